@@ -23,6 +23,7 @@ from typing import Any
 
 from pyspark import SparkConf
 
+from integration.masters import executor_settings
 from integration.received.processes import executors as executors_of
 from kstream import Receiver, StreamingContext, StreamingListener
 from kstream.spark.executors import executors
@@ -38,9 +39,7 @@ CONF = {
     f"{DYNAMIC}.scalingDownRatio": "0.7",
     "spark.streaming.receiver.writeAheadLog.enable": "true",
     "spark.ui.enabled": "false",
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # they live for seconds
-    "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # this checkout, whichever is installed
+    **executor_settings(),
 }
 PATIENCE_S = 120.0
 TASKS_OF_A_LOADED_BATCH = 9

@@ -32,8 +32,11 @@ sc.stop()
 
 
 def use_spark_archive() -> None:
-    """Every Spark that this process or one of its children starts from now on finds its classes in the archive."""
+    """Every Spark that this process or one of its children starts from now on finds its classes in the archive. Once is enough."""
     import pyspark
+
+    if "-XX:SharedArchiveFile" in os.environ.get(SPARK_VARIABLE, ""):
+        return
 
     def dump(target: Path) -> None:
         environment = {**os.environ, SPARK_VARIABLE: _options(f"-XX:ArchiveClassesAtExit={target}")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,16 @@ def make_venv(venv: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     (site,) = venv.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return venv
+
+
+def make_bare_venv(venv: Path, *distributions: str) -> Path:
+    """Makes a virtual environment with these distributions of this one and nothing else, not even pip; returns its path."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    for name in distributions:
+        for top in {file.parts[0] for file in metadata.files(name) or ()}:
+            (site / top).symlink_to(Path(sysconfig.get_path("purelib")) / top)
     return venv
 
 

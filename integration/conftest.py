@@ -22,6 +22,7 @@ from integration.kafka_broker import Broker, running_broker
 from integration.kafka_cluster import KafkaCluster, running_cluster
 from integration.kafka_jars import KAFKA, JarsMissingError
 from integration.kafka_node import BrokerError
+from integration.masters import STANDALONE, Master, running_master
 from integration.postgres_server import Postgres, PostgresError, running_postgres
 from integration.s3_server import S3Process, running_s3
 from integration.system_programs import missing
@@ -142,6 +143,13 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 def postgres() -> Iterator[Postgres]:
     """A real PostgreSQL with an empty database, for all tests."""
     yield from _had_or_failed(running_postgres, "PostgreSQL")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Master]:
+    """A standalone cluster of Spark with three workers of one core, for the jobs of a module, one after the other."""
+    with running_master(STANDALONE, tmp_path_factory.mktemp("spark-cluster")) as master:
+        yield master
 
 
 @pytest.fixture(scope="session")

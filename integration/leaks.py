@@ -92,7 +92,7 @@ class Probe:
         self._looks: dict[str, Callable[[], float]] = {
             "python_objects": lambda: gc.collect() * 0 + len(gc.get_objects()),
             "python_mb": resident_mb,
-            "heap_mb": lambda: heap_mb(ssc, collections=2),
+            "heap_mb": lambda: heap_mb(ssc, collections=5),
             "py4j_objects": lambda: len(ThreadSafeFinalizer.finalizers),
             "threads": lambda: float(threading.active_count()),
             "jvm_threads": lambda: jvm_threads(jvm),
@@ -111,7 +111,7 @@ class Probe:
 
 
 def batches_a_sample(batches: int) -> int:
-    """The number of batches from one sample to the next in a run of so many: each sample collects the JVM's garbage twice."""
+    """The number of batches from one sample to the next in a run of so many: each sample collects the JVM's garbage."""
     return max(EACH, batches // SAMPLES)
 
 
@@ -150,6 +150,8 @@ def run(batches: int, minutes: float, watched: bool, bootstrap: str, folder: Pat
     conf.set("spark.local.dir", str(folder / "local"))
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(int(A_BATCH / 2 / INTERVAL_S)))
     conf.set("spark.streaming.kstream.history", f"{SETTLED // 2}s")
+    for kept in ("Jobs", "Stages", "Tasks"):
+        conf.set(f"spark.ui.retained{kept}", "100")  # Spark keeps a thousand, more than a short run makes: its heap would rise to the end
     for key in WATCHED if watched else {}:
         conf.set(key, WATCHED[key])
     clock = ManualClock(time.time_ns() // 1_000_000)  # the next batch is due when the last one has ended, whatever the machine

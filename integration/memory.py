@@ -17,10 +17,17 @@ def resident_mb() -> float:
 
 
 def heap_mb(ssc: StreamingContext, collections: int = 1) -> float:
-    """The used heap of the JVM after so many collections. The first one lets Spark's cleaner see what is unreachable."""
+    """The used heap of the JVM: the lowest figure after each of so many collections.
+
+    What the job holds is in each figure. A figure also has what was allocated since its collection, and what Spark's cleaner has not yet
+    removed: the cleaner learns from one collection what is unreachable, and takes a while to remove its blocks.
+    """
     jvm: Any = ssc.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]
-    for _ in range(collections):
-        jvm.System.gc()
-        time.sleep(0.05)
     runtime = jvm.Runtime.getRuntime()
+    return min(_used_mb(jvm, runtime) for _ in range(collections))
+
+
+def _used_mb(jvm: Any, runtime: Any) -> float:
+    jvm.System.gc()
+    time.sleep(0.05)
     return (runtime.totalMemory() - runtime.freeMemory()) / 1e6

@@ -285,8 +285,8 @@ def a_lag(topics: dict[str, int], wave: random.Random, top: int = 400) -> LagFor
         ]
         made.append({"topic": topic, "records": sum(lags), "partitions": each})
     records = sum(topic["records"] for topic in made)
-    about = {"stream": 0, "description": DESCRIPTION, "records": records, "seconds": 1.8 if records else 0.0, "rateLimit": 1200}
-    return cast(LagForm, {**about, "topics": made})
+    about = {"stream": 0, "description": DESCRIPTION, "records": records, "unplanned": records // 2, "seconds": 1.8 if records else 0.0}
+    return cast(LagForm, {**about, "rateLimit": 1200, "topics": made})
 
 
 def a_shop(trouble: bool = False, seed: int = 7) -> FakePage:

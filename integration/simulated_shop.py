@@ -18,6 +18,7 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus, LastError
 from kstream.conf import Settings
 from kstream.listener import (
+    StreamingListener,
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
     StreamingListenerBatchSubmitted,
@@ -27,6 +28,7 @@ from kstream.listener import (
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.offsets.progress import metadata_of
+from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.rate_estimator import create_rate_estimator
 from kstream.testing import ManualClock
 from kstream.ui.decisions import Decisions
@@ -92,6 +94,7 @@ class SimulatedShop:
         self._pending = PendingBatches()
         self._last_error: LastError | None = None
         self._progress = StreamingJobProgressListener(INTERVAL_MS, self._settings.get("spark.streaming.ui.retainedBatches"))
+        self._lags = InputLags(lambda: self._pending.running | self._pending.held | self._pending.failed, None)
         self._decisions = Decisions(self._clock, lambda: self._rates)
         self._run()
         self.source = DriverSource(
@@ -101,7 +104,7 @@ class SimulatedShop:
             DriverLedger(None, self._clock),
             StoredBatches(None, lambda: lambda data: None),
             self._status,
-            lambda: DriverFigures(self._pending, (), self._rates, {0: "fail"}),
+            lambda: DriverFigures(self._pending, (), self._rates, self._lags.lags, {0: "fail"}),
             SparkLinks("app-20261124060300-0042", SPARK_URL, self._jobs_of),
             "0.1.0",
         )
@@ -151,6 +154,7 @@ class SimulatedShop:
         batch = _Batch(number, BatchInfo(time_, {0: source}, at_ms + self._wave.randrange(2, 6), None, None, outputs))
         self._queue.append(batch)
         self._tell_at(batch.info.submission_ms)
+        self._lags.planned(time_, [source], batch.info.submission_ms)
         self._tell(lambda to: to.onBatchSubmitted(StreamingListenerBatchSubmitted(batch.info)))
         return batch
 
@@ -276,7 +280,7 @@ class SimulatedShop:
         """Set the clock."""
         self._clock.set_time(max(at_ms, self._clock.time_ms()), wait=False)
 
-    def _tell(self, event: Callable[[StreamingJobProgressListener | Decisions], None]) -> None:
+    def _tell(self, event: Callable[[StreamingListener], None]) -> None:
         """Tell the listeners of the page of an event."""
         for listener in (self._progress, self._decisions):
             event(listener)

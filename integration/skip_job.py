@@ -1,10 +1,14 @@
 """The driver of `integration.test_peek_and_skip`: parses records as numbers, per batch and over a window. A poison record fails a batch.
 
 python -m integration.skip_job BOOTSTRAP TOPIC DIRECTORY
+
+The environment variable SKIP_JOB is JSON, or not there: settings (of Spark), watched (a directory whose files are read, too).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from integration.exactness.job import replace_file, wait_for_the_end
 from kstream import BatchTime, StreamingContext
 
 INTERVAL_S = 2
+VARIABLE = "SKIP_JOB"
 
 
 def parsed(record: tuple[str, str]) -> int:
@@ -24,11 +29,12 @@ def parsed(record: tuple[str, str]) -> int:
 
 
 def setup(bootstrap: str, topic: str, directory: Path) -> StreamingContext:
-    """Builds the graph: two outputs of the parsed records, each a file per batch."""
+    """Builds the graph: two outputs of the parsed records, each a file per batch; a third one for the lines of files."""
+    options = json.loads(os.environ.get(VARIABLE, "{}"))
     conf = SparkConf().setMaster("local[2]").setAppName("skip").set("spark.ui.enabled", "false").set("spark.driver.host", "127.0.0.1")
     conf = conf.set("spark.ui.showConsoleProgress", "false").set("spark.streaming.kstream.batch.retries", "60")
     conf = conf.set("spark.streaming.kstream.skipEmptyBatches", "true")  # on a busy machine a retry waits behind the batches of each tick
-    ssc = StreamingContext(conf, INTERVAL_S)
+    ssc = StreamingContext(conf.setAll(list(options.get("settings", {}).items())), INTERVAL_S)
     ssc.sparkContext.setLogLevel("OFF")
     params = {"bootstrap.servers": bootstrap, "auto.offset.reset": "smallest"}
     numbers = KafkaUtils.createDirectStream(ssc, [topic], params).map(parsed)
@@ -41,6 +47,8 @@ def setup(bootstrap: str, topic: str, directory: Path) -> StreamingContext:
 
     numbers.foreachRDD(write("sink"))
     numbers.window(2 * INTERVAL_S).foreachRDD(write("windows"))
+    if "watched" in options:
+        ssc.textFileStream(options["watched"]).map(int).foreachRDD(write("files"))
     return ssc
 
 

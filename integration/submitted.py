@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,16 @@ class Submitted:
     What the script prints goes to `directory`/out, which one submission after the other may write to; Spark's own log to `err`.
     """
 
-    def __init__(self, directory: Path, script: Path, *arguments: object, **conf: str) -> None:
+    def __init__(
+        self, directory: Path, script: Path, *arguments: object, master: str = "local[2]", options: Sequence[object] = (),
+        environment: Mapping[str, str] | None = None, **conf: str,
+    ) -> None:  # fmt: skip
         self.out, self.err, self.script = directory / "out", directory / "err", script
-        options = [part for key, value in {**CONF, **conf}.items() for part in ("--conf", f"{key}={value}")]
-        command = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", *options, script, *map(str, arguments)]
+        settings = [part for key, value in {**CONF, **conf}.items() for part in ("--conf", f"{key}={value}")]
+        words = [SPARK_HOME / "bin" / "spark-submit", "--master", master, *settings, *options, script, *arguments]
         with open(self.out, "ab") as out, open(self.err, "ab") as err:
             self.process = subprocess.Popen(
-                command, cwd=directory, env={**os.environ, "SPARK_HOME": str(SPARK_HOME)},
+                list(map(str, words)), cwd=directory, env={**os.environ, **(environment or {}), "SPARK_HOME": str(SPARK_HOME)},
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
 

@@ -28,20 +28,20 @@ def test_a_job_under_back_pressure_is_never_late_is_used_keeps_its_memory_and_re
     source: str, kafka: Broker, zookeeper: ZooKeeper
 ) -> None:
     outcome = overloaded(source, kafka=kafka, zookeeper=zookeeper)
-    assert outcome.missed() == [], outcome
+    assert outcome.missed() == [], str(outcome)
 
 
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("source", INPUTS)
 def test_without_back_pressure_the_same_job_falls_behind(source: str, kafka: Broker, zookeeper: ZooKeeper) -> None:
     outcome = overloaded(source, "--without", "--seconds", "30", kafka=kafka, zookeeper=zookeeper)
-    assert max(batch.delay for batch in outcome.batches) > 3 * PEAK, outcome
+    assert max(batch.delay for batch in outcome.batches) > 3 * PEAK, str(outcome)
 
 
 @pytest.mark.timeout(420)
 def test_at_a_first_start_no_batch_but_the_first_takes_longer_than_two_intervals(kafka: Broker, zookeeper: ZooKeeper) -> None:
     outcome = overloaded(BACKLOG, "--seconds", "30", kafka=kafka, zookeeper=zookeeper)
-    assert outcome.missed() == [], outcome
+    assert outcome.missed() == [], str(outcome)
 
 
 @pytest.mark.timeout(420)
@@ -49,4 +49,4 @@ def test_after_a_downtime_the_first_batch_has_some_seconds_worth_and_no_other_ta
     kafka: Broker, zookeeper: ZooKeeper
 ) -> None:
     outcome = overloaded(DOWNTIME, "--seconds", "30", kafka=kafka, zookeeper=zookeeper)
-    assert outcome.missed() == [], outcome
+    assert outcome.missed() == [], str(outcome)

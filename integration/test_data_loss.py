@@ -205,7 +205,7 @@ def test_the_end_of_a_batch_says_how_many_records_its_ranges_held(sc: Any, kafka
         run.until(ssc, lambda: len(run.read) == 7)
         ssc.stop(stopSparkContext=False, stopGraceFully=True)
     store = LocalFileStore(tmp_path)
-    done = [format.decode("done", store.read(f"done/{name}"), name) for name in store.list("done")]
+    done = [format.decode("done", store.read(f"done/{name}"), name, dict) for name in store.list("done")]
     assert max(record["counts"]["0"][0] for record in done if "counts" in record) == 7
 
 

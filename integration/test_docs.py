@@ -26,6 +26,29 @@ PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md") i
 COMMANDS = tuple(f"kstream {name}" for name in ("checkpoint", "doctor", "history", "lag", "ledger", "offsets", "status"))
 """What a page shows that can be run as it stands: a job to run is none of them."""
 
+FAILS_ONCE = '''
+tries = []
+
+
+def fails_once(write):
+    """Return a function for `foreachRDD` or `foreachBatch` that writes, and fails after its first try of a batch."""
+
+    def output(first, second):
+        write(first, second)
+        batch_id = second if isinstance(second, int) else first.milliseconds
+        tries.append((write.__name__, batch_id))
+        if tries.count((write.__name__, batch_id)) == 1:
+            raise ConnectionError("the connection was lost after the commit")
+
+    return output
+
+
+'''
+WRITTEN_TWICE = """
+assert len(tries) == 2 * len(set(tries)) and {name for name, _ in tries} == OUTPUTS, tries
+assert sum(int(n) for _, n in written) == 80  # Kafka has each total twice
+"""
+
 QUERY = "/mnt/queries/orders"
 """The checkpoint of a query of Structured Streaming that a page speaks of."""
 
@@ -64,9 +87,19 @@ def program(page: Path, directory: Path, kafka: KafkaBroker) -> Path:
     """The page's Python, with this broker and this directory instead of those of the text."""
     text = here("\n".join(blocks(page, "python")), {"localhost:9092": kafka.bootstrap, "/var/lib/orders": str(directory)})
     assert text.strip(), f"{page} has no code"
+    if page.name == "outputs.md":
+        text = written_twice(text)
     path = directory / "page.py"
     path.write_text(text)
     return path
+
+
+def written_twice(text: str) -> str:
+    """The program of the page about outputs, in which each write fails once after its commit, so that a retry writes again."""
+    output = re.compile(r"^(\w+\.foreach(?:RDD|Batch))\((to_\w+)\)$", re.MULTILINE)
+    outputs = {name for _, name in output.findall(text)}
+    assert len(outputs) == text.count("\ndef to_") == 6
+    return FAILS_ONCE + output.sub(r"\1(fails_once(\2))", text) + f"\nOUTPUTS = {outputs!r}" + WRITTEN_TWICE
 
 
 @pytest.fixture

@@ -95,13 +95,16 @@ def test_a_topic_named_by_the_user_and_deleted_is_one_clear_error_and_nothing_of
 
 def test_a_topic_chosen_by_a_pattern_and_deleted_is_let_go_and_the_stream_reads_the_others(sc: Any, kafka: KafkaBroker) -> None:
     prefix, kept, gone = two_topics(kafka)
-    ssc, collected = StreamingContext(sc, 0.5), Collected()
-    by_pattern(ssc, kafka, prefix + "-.*").foreachRDD(collected)
+    ssc, collected, topics = StreamingContext(sc, 0.5), Collected(), list[set[str]]()
+    stream = by_pattern(ssc, kafka, prefix + "-.*")
+    stream.foreachRDD(collected)
+    stream.foreachRDD(lambda rdd: topics.append({r.topic for r in rdd.offsetRanges()}))
     with running(ssc):
         wait_until(lambda: len(collected.records) == 2, "reading both topics")
         kafka.delete_topic(gone)
         kafka.produce(kept, [(None, f"{kept} 1", 0)])
         wait_until(lambda: len(collected.records) == 3, "reading the topic that is left")
+        wait_until(lambda: topics[-1] == {kept}, "the end of the doubt whether the topic is gone")
         assert not ssc.awaitTerminationOrTimeout(1), "and no error"
         kafka.create_topic(f"{prefix}-new", 1)
         kafka.produce(f"{prefix}-new", [(None, "new", 0)])

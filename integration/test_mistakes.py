@@ -197,7 +197,7 @@ MISTAKES = [
     of_setup("no_such_function", r"jobs\.py has no function 'no_such_function'", 2, AT_ONCE),
     Mistake("no such file", ("jbos.py:orders", "--checkpoint", "checkpoint"), r"there is no file jbos\.py", 2, AT_ONCE),
     of_setup("orders", r"/proc/nope/checkpoint", None, AT_ONCE, checkpoint="/proc/nope/checkpoint"),
-    of_setup("wrong_topic", r"Kafka knows no topic 't-\w+' .* Did you mean 't-\w+'\?", None, 90, before_spark=False),
+    of_setup("wrong_topic", r"Kafka knows no topic 't-\w+' .* Did you mean 't-\w+'\?", 2, 90, before_spark=False),
     of_setup("wrong_broker", r"No Kafka broker of 127\.0\.0\.1:9 answered within 15000 ms\..*refused", None, 120, before_spark=False),
 ]
 

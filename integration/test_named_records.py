@@ -59,6 +59,9 @@ OLD_FORM: dict[str, Callable[[Any], Any]] = {
     "an action inside transform": lambda s: s.transform(lambda rdd: rdd.ctx.parallelize(rdd.map(check_pair).collect())).pprint(100),
     "foreachRDD": lambda s: s.foreachRDD(lambda rdd: rdd.map(check_pair).collect()),
     "foreach": lambda s: s.foreachRDD(lambda rdd: rdd.foreach(check_pair)),
+    "map behind a cache": lambda s: s.map(lambda pair: pair).cache().map(check_pair).pprint(100),
+    "two operators behind a cache": lambda s: s.cache().mapValues(str).filter(check_pair).count().pprint(100),
+    "map beside a window": lambda s: (s.window(2).count().pprint(), s.map(check_pair).pprint(100)),
     "map under foreachPartition": lambda s: s.map(check_pair).foreachRDD(lambda rdd: rdd.foreachPartition(list)),
 }
 LAST: dict[str, Callable[[Any], Any]] = {

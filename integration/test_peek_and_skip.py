@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,14 @@ KILLS = [
 class World:
     """A topic, a checkpoint, and the drivers and commands that use them."""
 
-    def __init__(self, kafka: KafkaBroker, topic: str, directory: Path) -> None:
+    def __init__(self, kafka: KafkaBroker, topic: str, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         self.kafka, self.topic, self.directory = kafka, topic, directory
+        self.environment = environment or {}
         self.checkpoint = directory / "checkpoint"
         self.good: list[int] = []
         self.poison: list[str] = []
         self.ends = [0] * PARTITIONS
-        for folder in ("sink", "windows"):
+        for folder in ("sink", "windows", "files"):
             (directory / folder).mkdir()
 
     def command(self, *words: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
@@ -61,7 +62,7 @@ class World:
     def driver(self, crash_at: str = "") -> Iterator[subprocess.Popen[bytes]]:
         """A driver; killed at the end of the block if it lives."""
         words = [sys.executable, "-m", "integration.skip_job", self.kafka.bootstrap, self.topic, str(self.directory)]
-        environment = {**os.environ, "PYTHONPATH": PATH, **({crash_point.VARIABLE: crash_at} if crash_at else {})}
+        environment = {**os.environ, "PYTHONPATH": PATH, **self.environment, **({crash_point.VARIABLE: crash_at} if crash_at else {})}
         with open(self.directory / "driver.log", "ab") as log:
             driver = subprocess.Popen(words, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         with running(driver):

@@ -195,6 +195,10 @@ CASES: dict[str, tuple[dict[str, str], ...]] = {
         {f'kstream_record_errors_total{{{IN},input="0",policy="skip"}}': FIRST_BATCH},
     ),
     "KStreamFenced": ({f"kstream_driver_fenced{{{IN}}}": QUIET}, {f"kstream_driver_fenced{{{IN}}}": "1x40"}),
+    "KStreamStateNotWritten": (
+        {f"kstream_state_write_failed{{{IN}}}": QUIET},
+        {f"kstream_state_write_failed{{{IN}}}": "1x40"},
+    ),
     "KStreamReceiverDown": (
         {f'kstream_receiver_active{{{IN},input="0",receiver="r"}}': "1x40"},
         {f'kstream_receiver_active{{{IN},input="0",receiver="r"}}': QUIET},

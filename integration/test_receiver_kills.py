@@ -42,7 +42,8 @@ def test_speculation_changes_nothing(tmp_path: Path) -> None:
         "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.task.duration.threshold": "1s",
         "spark.speculation.minTaskRuntime": "100ms", "spark.speculation.quantile": "0.1", "spark.speculation.multiplier": "1.01",
     }  # fmt: skip
-    with running_cluster(tmp_path / "cluster") as url, campaign(tmp_path / "job", seed=9, logged=False, conf=conf, master=url) as one:
+    of_speculation = {"seed": 9, "logged": False, "conf": conf}
+    with running_cluster(tmp_path / "cluster") as cluster, campaign(tmp_path / "job", **of_speculation, master=cluster.url) as one:
         verdict = one.run([], load=10)
         assert len(one.driver.wait("started")) == 1, one.driver.said
         assert len(one.driver.wait("copies")[-1]) > 0, "there was a copy"

@@ -50,8 +50,8 @@ def test_a_block_outlives_the_worker_of_its_receiver_in_both_stores() -> None:
 @pytest.mark.timeout(500)
 def test_batches_of_received_blocks_do_not_wait_for_executors_whose_only_core_a_receiver_holds(tmp_path: Path) -> None:
     """Spark would wait ten minutes for each such executor, so that the first batch with blocks would not end within the test."""
-    with running_cluster(tmp_path / "cluster", workers=3, cores=1) as master:
-        found = run("integration.one_core_job", master)
+    with running_cluster(tmp_path / "cluster", workers=3, cores=1) as cluster:
+        found = run("integration.one_core_job", cluster.url)
     assert found["kept_up"]
     for batch in found["batches"]:
         assert batch["records"] > 0 and batch["records"] % BLOCK == 0

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kstream_kafka import KafkaUtils, utf8_decoder, value_only
 from kstream_kafka.planning.dead_letter import dead_letter_of
 
-from integration.kafka_broker import KafkaBroker
+from integration.kafka_broker import KafkaBroker, running_broker
 from integration.kafka_handle import QUIET
 from integration.reading import error_of
 from kstream import StreamingContext
@@ -160,6 +160,35 @@ def test_operators_send_the_record_of_the_source_and_the_rest_of_the_batch_goes_
     assert all(letter is not None and "integration/test_record_errors.py" in letter.operator for letter in found)
 
 
+@pytest.mark.parametrize("persist", ["cache", "window"])
+def test_behind_a_persisted_stream_the_policy_holds_and_each_record_is_one_letter(
+    sc: Any, kafka: KafkaBroker, topic: MakeTopic, persist: str
+) -> None:
+    """Spark's storage has the elements, and not the records that they were made from."""
+    name, dead = topic(2), topic()
+    poison = {3: "x", 8: "0 1 2", 9: "0", 14: "3 y"}
+    kafka.produce(name, [(None, poison.get(i, f"{i} {i}"), i % 2) for i in range(20)])
+    job = Job(sc, kafka)
+
+    def numbers_of(text: str) -> list[int]:
+        return [int(word) for word in text.split()]
+
+    stream = job.stream(name, onRecordError="dead-letter", deadLetterTopic=dead, valueDecoder=utf8_decoder).flatMap(numbers_of)
+    if persist == "cache":
+        stream.cache()
+    else:
+        stream.window(1, 0.5).foreachRDD(lambda rdd: rdd.count())
+    inverse = stream.filter(lambda number: number != 19).map(lambda number: 1 / number)
+    inverse.foreachRDD(lambda rdd: rdd.count())
+    expected = [1 / i for i in range(1, 19) if i not in poison for _ in range(2)] + [1 / 1, 1 / 2]
+    assert job.run(inverse) == sorted(expected)
+    found = [dead_letter_of(m.headers()) for m in letters_in(kafka, dead)]
+    places = sorted((letter.partition, letter.offset, letter.exception) for letter in found if letter and letter.offset is not None)
+    zero, value = "ZeroDivisionError", "ValueError"
+    assert places == [(0, 0, zero), (0, 4, zero), (0, 7, value), (1, 1, value), (1, 4, zero)]
+    assert {m.value() for m in letters_in(kafka, dead)} == {b"0 0", *(text.encode() for text in poison.values())}
+
+
 def test_dead_letters_that_cannot_be_stored_fail_the_batch_and_it_stays_pending(
     sc: Any, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -176,6 +205,65 @@ def test_dead_letters_that_cannot_be_stored_fail_the_batch_and_it_stays_pending(
     assert "Raise max.message.bytes of the topic. So its batch fails and stays pending; nothing is lost." in said
     failed, done = ({file.name[:15] for file in (tmp_path / folder).iterdir()} for folder in ("failed", "done"))
     assert failed and not failed & done
+
+
+@pytest.mark.parametrize(("partitions", "letters"), [(1, 0), (4, 80)], ids=["found in the task", "found on the driver"])
+def test_a_batch_with_too_many_errors_writes_its_letters_once_however_often_a_driver_starts(
+    sc: Any, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path, partitions: int, letters: int
+) -> None:
+    """A supervisor starts the driver again and again until a person comes."""
+    name, dead = topic(partitions), topic()
+    kafka.produce(name, [(None, "{" if i < 80 else "1", i % partitions) for i in range(400)])
+
+    def setup() -> StreamingContext:
+        job = Job(sc, kafka, tmp_path)
+        stream = job.stream(name, onRecordError="dead-letter", deadLetterTopic=dead, maxErrorRatio=0.15)
+        stream.foreachRDD(lambda rdd: rdd.collect())
+        return job.ssc
+
+    for _ in range(3):
+        ssc = StreamingContext.getOrCreate(str(tmp_path), setup)
+        ssc.start()
+        try:
+            assert "of the 400 records of a batch failed, more than maxErrorRatio=0.15 allows" in error_of(ssc)
+        finally:
+            ssc.stop(stopSparkContext=False, stopGraceFully=False)
+        assert len(letters_in(kafka, dead)) == letters
+
+
+def test_a_dead_letter_that_is_too_large_leaves_the_others_of_its_batch_stored(sc: Any, kafka: KafkaBroker, topic: MakeTopic) -> None:
+    """The broker refuses the whole batch of the producer. Together the others are too large, too, and one by one they are not."""
+    name, dead = topic(), topic(1, {"max.message.bytes": "20000"})
+    kafka.produce(name, [(None, "{" * size, 0) for size in (9000, 30_000, 9000, 9000)])
+    job = Job(sc, kafka)
+    job.stream(name, onRecordError="dead-letter", deadLetterTopic=dead).foreachRDD(lambda rdd: rdd.collect())
+    job.ssc.start()
+    try:
+        assert f"a dead letter could not be stored in {dead}: the record with its headers is too large" in error_of(job.ssc)
+    finally:
+        job.ssc.stop(stopSparkContext=False, stopGraceFully=False)
+    letters = [dead_letter_of(message.headers()) for message in letters_in(kafka, dead)]
+    assert sorted(letter.offset for letter in letters if letter and letter.offset is not None) == [0, 2, 3]
+
+
+def test_a_dead_letter_topic_that_is_deleted_while_the_job_runs_is_an_error_and_is_not_made_again(sc: Any, tmp_path: Path) -> None:
+    """The brokers would make it, with one partition and the retention of any topic."""
+    with running_broker(tmp_path, {"auto.create.topics.enable": "true"}) as kafka:
+        for name in "orders", "dead":
+            kafka.create_topic(name, 1)
+        numbers(kafka, "orders", 10, {4})
+        job = Job(sc, kafka)
+        stream = job.stream("orders", onRecordError="dead-letter", deadLetterTopic="dead")
+        stream.foreachRDD(lambda rdd: kafka.delete_topic("dead"))
+        stream.foreachRDD(lambda rdd: rdd.collect())
+        job.ssc.start()
+        try:
+            said = error_of(job.ssc)
+        finally:
+            job.ssc.stop(stopSparkContext=False, stopGraceFully=False)
+        assert f"a dead letter could not be stored in dead: Kafka at {kafka.bootstrap} has no such topic (" in said
+        assert f"Create it: kafka-topics.sh --bootstrap-server {kafka.bootstrap} --create --topic dead --partitions 1, or kstream" in said
+        assert "dead" not in kafka.admin.list_topics(timeout=10).topics
 
 
 def test_a_dead_letter_of_a_read_that_is_cut_short_fails_the_batch_too(sc: Any, kafka: KafkaBroker, topic: MakeTopic) -> None:

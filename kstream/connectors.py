@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from kstream.errors import KStreamError, MissingDependencyError
 
@@ -51,6 +51,20 @@ class PlannedRange(NamedTuple):
     partition: int
     begin: int
     until: int
+
+
+def stored_ranges(rows: object) -> list[PlannedRange] | None:
+    """Return the ranges of a list of [topic, partition, begin, end], as plan data has them; None for any other value. Pure."""
+    if not isinstance(rows, list):
+        return None
+    ranges: list[PlannedRange] = []
+    for row in cast("list[object]", rows):
+        match row:
+            case [str(topic), int(partition), int(begin), int(until)]:
+                ranges.append(PlannedRange(topic, partition, begin, until))
+            case _:
+                return None
+    return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,8 @@ class ConnectorTools:
     """The kind of the recipes of these inputs. The checkpoint stores connection parameters under it."""
     leaves_out: bool = False
     """Whether its inputs can leave single records out of a batch (`InputDStream.without`), for `kstream skip`."""
+    worker_modules: Sequence[str] = ()
+    """Modules that the tasks of its inputs import on the executors. A start on a cluster looks whether they can."""
     client_loggers: Sequence[str] = ()
     """Loggers of client libraries that are silent by default. `--verbose` shows their messages."""
 
@@ -279,6 +295,17 @@ def installed_tools() -> list[ConnectorTools]:
         if offer is not None:
             found.append(offer())
     return found
+
+
+def modules_of_workers(inputs: Iterable[object]) -> list[str]:
+    """Return the modules that tasks import on the executors: kstream's, and those of the connectors of these input streams."""
+    packages = {_package(stream) for stream in inputs}
+    return ["kstream", *(module for tools in installed_tools() if _package(tools) in packages for module in tools.worker_modules)]
+
+
+def _package(value: object) -> str:
+    """Return the top package of an object's class."""
+    return type(value).__module__.partition(".")[0]
 
 
 def commands() -> dict[str, EntryPoint]:

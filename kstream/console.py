@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kstream import connectors
 from kstream.errors import LOGGED_ERROR, ConfigurationError, one_line
+from kstream.printable import printable_json, printable_lines
 from kstream.public_call import show_own_frames
 from kstream.spark.progress_bar import turn_off_progress_bar
 
@@ -76,7 +77,10 @@ def _let_speak(client: logging.Logger, handler: logging.Handler | None) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a log record as local time, level, logger and message. An exception is one line, unless `tracebacks` is true."""
+    """Formats a log record as local time, level, logger and message. An exception is one line, unless `tracebacks` is true.
+
+    What a terminal obeys is shown as its escape: a message may have the text of a record.
+    """
 
     def __init__(self, tracebacks: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
@@ -84,6 +88,10 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of a log record."""
+        return printable_lines(self._text(record))
+
+    def _text(self, record: logging.LogRecord) -> str:
+        """Return the text of a log record as it is."""
         if record.exc_info is None:
             error = _error_of(record) if self._tracebacks else None
             return super().format(record) if error is None else f"{super().format(record)}\n{_traceback_of(error)}"
@@ -97,7 +105,7 @@ class JsonFormatter(logging.Formatter):
     """Formats a log record as one JSON object in one line, with the fields that the caller gave by `extra`.
 
     Always there are time (ISO, UTC), level, logger, thread and message; with an exception also error, and traceback if `tracebacks` is
-    true. A value that is no JSON value is written as its text.
+    true. A value that is no JSON value is written as its text. What a terminal obeys is an escape of JSON, so the value stays the same.
     """
 
     def __init__(self, tracebacks: bool) -> None:
@@ -119,7 +127,7 @@ class JsonFormatter(logging.Formatter):
             fields["error"] = one_line(error)
             if self._tracebacks:
                 fields["traceback"] = _traceback_of(error)
-        return json.dumps({**_added(record), **fields}, default=str, ensure_ascii=False)
+        return printable_json(json.dumps({**_added(record), **fields}, default=str, ensure_ascii=False))
 
 
 def _added(record: logging.LogRecord) -> Mapping[str, Any]:

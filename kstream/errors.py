@@ -19,6 +19,7 @@
     ├── StorageError                  the store under a checkpoint failed
     │   ├── AlreadyExistsError        create-if-absent found the name taken
     │   ├── MissingFileError          a file does not exist
+    │   ├── OutsideStoreError         a name leads out of the store
     │   └── UnsupportedStoreError     the store cannot create-if-absent
     ├── WriteAheadLogError            a record could not be written to a batched write-ahead log
     ├── BlockNotStoredError           a received block could not be kept
@@ -26,6 +27,7 @@
     │   ├── RpcRefusedError           the other process does not know the token
     │   └── RpcUnreachableError       the other process did not answer
     ├── NotEnoughCoresError           the cluster has not given the cores that receivers need
+    ├── ReceiverNotStartedError       a receiver has ended by an error again and again, and has never started
     ├── NotSerializableError          a function of the user cannot be pickled, or the graph cannot be stored
     ├── CheckpointError               the stored data of a checkpoint cannot be used
     │   ├── CorruptRecordError        a record is damaged or missing
@@ -40,12 +42,14 @@
     ├── FencedError                   another driver has taken this checkpoint
     ├── StateError                    a call of a key's State that its condition does not allow
     ├── StateNotStorableError         a key or its state cannot be kept as bytes
+    ├── StateLostError                blocks or files of a state are gone, and repairs did not help
     ├── MissingDependencyError        an optional part is not installed
     ├── JavaNotFoundError             no Java that Spark can run on
     └── JvmLostError                  Spark's JVM has ended while the context was running
 
 The facts of an error are attributes. Its message has the event, the values, and the remedy. `retriable` on the class is whether the same
-call may succeed later; `outage` is whether a system on which the driver depends is away. All errors can be pickled.
+call may succeed later; `outage` is whether a system on which the driver depends is away. `is_refusal` ends a start for good. All errors can
+be pickled.
 """
 
 from __future__ import annotations
@@ -55,6 +59,8 @@ import signal
 import traceback
 from contextlib import suppress
 from typing import Any, ClassVar
+
+from kstream.secret import line_without_secrets, without_logins
 
 
 class KStreamError(Exception):
@@ -75,6 +81,14 @@ class KStreamError(Exception):
         self.facts = facts
         for name, value in facts.items():
             setattr(self, name, value)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether another system refuses what this job asks for. A person must change something there, or in the job.
+
+        A job that ran before may meet such an error for a while, as when its password is replaced.
+        """
+        return False
 
     def __reduce__(self) -> Any:
         return _rebuild, (type(self), self.message, self.facts)
@@ -179,11 +193,22 @@ class MissingFileError(StorageError):
     outage = False
 
 
+class OutsideStoreError(StorageError):
+    """The name of a file leads out of its store: it is absolute, or has `..`. Facts: path (of the store), name."""
+
+    retriable = False
+    outage = False
+
+
 class UnsupportedStoreError(StorageError):
     """The store under this URL cannot create a file only if it is absent."""
 
     retriable = False
     outage = False
+
+
+class StateLostError(KStreamError):
+    """Blocks or files of a state are gone, and the batch that needs them could not be repaired. Facts: time, repairs."""
 
 
 class BlockNotStoredError(KStreamError):
@@ -208,6 +233,10 @@ class NotEnoughCoresError(KStreamError):
     """The cluster has not given the cores that receivers need. Facts: receivers, needed, cores, executors, waited_s."""
 
     retriable = True
+
+
+class ReceiverNotStartedError(KStreamError):
+    """A receiver has ended by an error so many times in a row, each time before its start. Facts: stream, receiver, times, reason."""
 
 
 class WriteAheadLogError(KStreamError):
@@ -290,6 +319,7 @@ class JvmLostError(KStreamError):
 
 _WHERE = "__kstream_where__"
 _WORKER_TRACEBACK = "__kstream_worker_traceback__"
+_RAISED = "__kstream_raised__"
 _TASK = "__kstream_task__"
 _REPORTED = "__kstream_reported__"
 LOGGED_ERROR = "logged_error"
@@ -326,9 +356,18 @@ def task_of(error: BaseException) -> str:
     return getattr(error, _TASK, "")
 
 
-def add_worker_traceback(error: BaseException, text: str) -> None:
-    """Add the traceback of a Python worker to an error, as a note. Its last line is the actual error."""
+def add_worker_traceback(error: BaseException, text: str, raised: str = "") -> None:
+    """Add the traceback of a Python worker to an error, as a note.
+
+    Args:
+        error: the error.
+        text: the traceback. The actual error is its last exception.
+        raised: the type and the message of that exception, as the worker has named them; "" if they are only in the traceback.
+    """
     _note(error, _WORKER_TRACEBACK, text)
+    if raised:
+        with suppress(AttributeError):  # an exception with slots
+            setattr(error, _RAISED, raised)
 
 
 def _note(error: BaseException, key: str, note: str) -> None:
@@ -356,6 +395,36 @@ def task_traceback(error: BaseException) -> str:
     return getattr(error, _WORKER_TRACEBACK, "")
 
 
+def raised_in_task(error: BaseException) -> str:
+    """Return the type and the first line of the message of the exception of a worker; "" for an error that was not raised in a task."""
+    told = task_traceback(error)
+    return _type_and_line(getattr(error, _RAISED, "") or last_exception(told)) or told.rpartition("\n")[2]
+
+
+def last_exception(traceback: str) -> str:
+    """Return the last exception in the text of a traceback: its type with all lines of its message and of its notes; "" without one.
+
+    A message may have any lines, also such as end a traceback. So the exception begins with the first line that is not indented.
+    """
+    lines = traceback.split("\n")
+    begin = max((i for i, line in enumerate(lines) if line.startswith(BEGIN)), default=0)
+    first = next((i for i in range(begin + 1, len(lines)) if lines[i][:1].strip()), None)
+    return "" if first is None else "\n".join(lines[first:]).rstrip()
+
+
+def _type_and_line(exception: str) -> str:
+    """Return the type of an exception and the first line of its message, from the text of `last_exception`."""
+    first = first_line(exception)
+    if first.endswith(":"):  # the message begins with an empty line
+        return f"{first} {first_line(exception.partition(':')[2])}".rstrip(" :")
+    return first
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that has more than white space; "" without one. Whatever may end a line ends it."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
 def is_of_a_task(error: BaseException) -> bool:
     """Return whether an error was raised in a worker. What such an error says of a store or of brokers is not said by this driver."""
     return bool(task_traceback(error))
@@ -367,11 +436,22 @@ def where_of(error: BaseException) -> str:
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return an error in one line, for the log: the last line of a worker's traceback, else its type and the first line of its message."""
-    told = task_traceback(error)
-    if told:
-        return told.splitlines()[-1]
-    first = str(error).strip().partition("\n")[0]
+    """Return an error in one line without secrets, for the log. The whole of it is in the log at DEBUG.
+
+    The line is the type and the first line of the message, of a worker's exception if one is the cause. An error of kstream about what the
+    worker said, such as a module that is missing there, has the remedy. So it is told itself.
+    """
+    return _without_secrets(error, _whole_line(error))
+
+
+def _whole_line(error: BaseException) -> str:
+    """Return the line of `in_a_line` as it is."""
+    raised = raised_in_task(error)
+    if raised and (not isinstance(error, KStreamError) or type(error).__name__ in raised.partition(":")[0]):
+        return raised
+    if type(error).__name__ in FROM_SPARK:
+        return _for_a_person(error)
+    first = first_line(str(error))
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
@@ -389,7 +469,7 @@ def traceback_of(error: BaseException) -> str:
         return _without_middle("".join(traceback.format_exception(error)).rstrip(), _LONGEST_TRACEBACK, "\n")
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
     on_driver = [f"Traceback (most recent call last):\n{frames}"] if frames else []
-    text = "\n".join([*on_driver, in_a_line(error), "", "In the task:", in_task, where_of(error)]).rstrip()
+    text = "\n".join([*on_driver, _whole_line(error), "", "In the task:", in_task, where_of(error)]).rstrip()
     return _without_middle(text, _LONGEST_TRACEBACK, "\n")
 
 
@@ -399,7 +479,8 @@ def with_record(error: BaseException) -> str:
     Listeners keep it. So of more than 10,000 characters the middle is left out.
     """
     task = task_of(error)
-    return _without_middle(f"{in_a_line(error)} ({task})" if task else in_a_line(error), _LONGEST_LINE, " ")
+    line = _whole_line(error)
+    return _without_middle(f"{line} ({task})" if task else line, _LONGEST_LINE, " ")
 
 
 def _without_middle(text: str, most: int, gap: str) -> str:
@@ -412,24 +493,45 @@ def _without_middle(text: str, most: int, gap: str) -> str:
 
 FROM_SPARK = ("Py4JJavaError", "PythonException", "SparkRuntimeException")
 """The names of the types of errors that Spark raises for what happened in the JVM or in a worker."""
-_RAISED_IN_WORKER = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<message>.+)$", re.MULTILINE)
+_RAISED_IN_JVM = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*(?P<raised>[\w$]+(?:: [^\n]+)?)")
+"""py4j's words, and in the next line the error. Spark 3.5 also has the task there, and its executor."""
+BEGIN = "Traceback (most recent call last):"
+_BEHIND_WORKER = re.compile(r"\n(?:\tat |\s*SQLSTATE: |JVM stacktrace:|Driver stacktrace:|kstream-failure: )")
+"""What follows the words of a worker in the text of Spark's error: the JVM's words, or the line of a `WorkerFailure`."""
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error in one line, for a person: a KStreamError without its type, another error with it.
+    """Return an error in one line without secrets, for a person: a KStreamError without its type, another error with it.
 
     For an error that Spark carries, it is the message of the Python worker.
     """
+    return _without_secrets(error, _for_a_person(error))
+
+
+def _for_a_person(error: BaseException) -> str:
+    """Return the line of `one_line` as it is."""
     if isinstance(error, KStreamError):
         return _joined(str(error))
     text = str(error)
     if type(error).__name__ in FROM_SPARK:
-        raised = _RAISED_IN_WORKER.findall(text.replace("org.apache.spark.api.python.PythonException:", ""))
-        for kind, message in raised:
-            if "java" not in kind and "org.apache" not in kind:
-                return _joined(f"{kind.rpartition('.')[2]} in a task: {message}")
-    first = next((line for line in text.splitlines() if line.strip()), "")
+        if raised := raised_in_task(error) or _type_and_line(last_exception(_worker_words(text))):
+            kind, colon, message = raised.partition(": ")
+            return _joined(f"{kind.rpartition('.')[2]} in a task{colon}{message}")
+        if of_jvm := _RAISED_IN_JVM.match(text):
+            return _joined(of_jvm["raised"])
+    first = first_line(text)
     return _joined(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+def _worker_words(text: str) -> str:
+    """Return the traceback of a worker in the text of Spark's error; "" if no worker raised."""
+    _, begin, rest = text.partition(BEGIN)
+    return begin + _BEHIND_WORKER.split(rest, maxsplit=1)[0] if "PythonException" in text else ""
+
+
+def _without_secrets(error: BaseException, line: str) -> str:
+    """Return the line of an error without what may be a secret. kstream's own words are none, and only an address in them may have one."""
+    return without_logins(line) if isinstance(error, KStreamError) else line_without_secrets(line)
 
 
 def _joined(text: str) -> str:

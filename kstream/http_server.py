@@ -24,7 +24,11 @@ from kstream.errors import ConfigurationError, PortTakenError
 logger = logging.getLogger(__name__)
 _HIGHEST_PORT = 65_535
 _PATIENCE_S = 10.0
-"""Seconds from a connection to the end of the head of its request, and for which a client may not read its answer."""
+"""Seconds from a connection to the end of the head of its request, and for a client to take a piece of its answer."""
+_PIECE = 65_536
+"""The bytes of a piece. A client that takes a few bytes now and then makes no progress."""
+_STALLED_S = 2.0
+"""Seconds after which a client that has not taken a piece gives its place to another connection."""
 _LOOK_S = 0.1
 """Seconds between two looks for the end of the server and for late heads, and so the longest time that a stop waits for it."""
 _LONGEST_LINE = 65_536
@@ -81,8 +85,8 @@ class HttpServer:
         key: the setting of the port, for messages.
         end_s: the seconds that a stop waits for answers that are being made.
         headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
-        connections: how many connections are open at a time. For a further one the oldest without a whole head is closed; if all have
-            theirs, the further one.
+        connections: how many connections are open at a time. For a further one that client is closed which has made no progress with its
+            answer for longest, 2 seconds at least. Without one it is the oldest without a whole head; if all have theirs, the further one.
         seconds: a clock in seconds that never falls. It tells how old a connection is.
 
     Raises:
@@ -145,6 +149,33 @@ class _Answering(ServerHandler):
         logger.log(level, "an answer was not sent whole", exc_info=exc_info)
 
 
+class AnswerWriter:
+    """Sends an answer piece by piece, so that the timeout of the connection counts for each of them and not for the whole.
+
+    Args:
+        connection: to the client.
+        on_send: called before each piece.
+    """
+
+    def __init__(self, connection: socket.socket, on_send: Callable[[], None]) -> None:
+        self._connection = connection
+        self._on_send = on_send
+
+    def write(self, data: bytes) -> int:
+        """Send all of it, and return its length. Blocks on the client.
+
+        Raises:
+            OSError: the client has gone, or has not taken a piece in time.
+        """
+        for begin in range(0, len(data), _PIECE):
+            self._on_send()
+            self._connection.sendall(memoryview(data)[begin : begin + _PIECE])
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing: all is sent."""
+
+
 class _Handler(WSGIRequestHandler):
     """Reads a request and answers it. It logs no request, and gives up on a connection that is silent."""
 
@@ -159,7 +190,7 @@ class _Handler(WSGIRequestHandler):
             return
         if not self.parse_request() or not isinstance(self.server, _Server) or not self.server.begin_answer():
             return
-        out: Any = self.wfile
+        out: Any = AnswerWriter(self.connection, self.server.on_send)
         answering = _Answering(self.rfile, out, self.get_stderr(), self.get_environ(), multithread=False)
         answering.request_handler = self  # pyright: ignore[reportAttributeAccessIssue] # wsgiref's own ServerHandler reads it
         answering.run(self.server.get_app())  # pyright: ignore[reportArgumentType] # it may be None for wsgiref; here it is set
@@ -176,11 +207,17 @@ class _Handler(WSGIRequestHandler):
 
 @dataclass(slots=True)
 class _Connection:
-    """A connection, the moment from which it is open, and what it does. `ended` is one that the server has ended."""
+    """A connection.
+
+    Attributes:
+        since: the moment from which it is open; while its answer is sent, that of the last piece.
+        does: `ask` until the head of the request is there, `answer` while the answer is made, then `send`. The server has ended one that
+            is `ended`.
+    """
 
     socket: socket.socket
     since: float
-    does: Literal["ask", "answer", "ended"] = "ask"
+    does: Literal["ask", "answer", "send", "ended"] = "ask"
 
 
 class _Server(WSGIServer):
@@ -251,18 +288,28 @@ class _Server(WSGIServer):
             self.shutdown_request(request)
 
     def _make_room(self, thread: threading.Thread, request: socket.socket) -> bool:
-        """Take a connection in, if need be in place of the oldest without a whole head. Return False if there is no room."""
+        """Take a connection in, if need be in place of another one. Return False if there is no room."""
         with self._lock:
             is_full = sum(each.does != "ended" for each in self._open.values()) >= self._connections
-            oldest = next((each for each in self._open.values() if each.does == "ask"), None) if is_full else None
-            if is_full and oldest is None:
+            gives_way = self._that_gives_way() if is_full else None
+            if is_full and gives_way is None:
                 return False
-            if oldest is not None:
-                oldest.does = "ended"
+            if gives_way is not None:
+                gives_way.does = "ended"
             self._open[thread] = _Connection(request, self._seconds())
-        if oldest is not None:
-            _shut(oldest.socket)
+        if gives_way is not None:
+            _shut(gives_way.socket)
         return True
+
+    def _that_gives_way(self) -> _Connection | None:
+        """Return the connection whose place a further one takes; None if all are answered and their clients read. Call it under the lock.
+
+        A client that does not read its answer is first: one without a whole head may just have come.
+        """
+        latest = self._seconds() - _STALLED_S
+        stalled = [each for each in self._open.values() if each.does == "send" and each.since <= latest]
+        asking = (each for each in self._open.values() if each.does == "ask")
+        return min(stalled, key=lambda each: each.since, default=None) or next(asking, None)
 
     def begin_answer(self) -> bool:
         """Return whether the connection of this thread may be answered. False if the server has ended it meanwhile."""
@@ -271,6 +318,13 @@ class _Server(WSGIServer):
             if connection.does == "ask":
                 connection.does = "answer"
             return connection.does == "answer"
+
+    def on_send(self) -> None:
+        """Note that the client of this thread's connection has taken all pieces of its answer before this one."""
+        with self._lock:
+            connection = self._open[threading.current_thread()]
+            if connection.does != "ended":
+                connection.does, connection.since = "send", self._seconds()
 
     def _answer(self, request: Any, client_address: Any) -> None:
         """Answer one connection."""

@@ -1,4 +1,4 @@
-"""Recognises secrets by name or by value, in settings of Spark and Hadoop, and in arguments of operators.
+"""Recognises secrets by name or by value: in settings of Spark and Hadoop, in arguments of operators, in texts of errors.
 
 A value is a secret if it has one of these:
 
@@ -48,7 +48,11 @@ _URL_USER = re.compile(rf"://(?!\[)[^/@\s:\"'<>]*:(?!{_PORT})")
 _PROSE = re.compile(r"\.(name|description)$")
 _LONGEST_TEXT = 500
 _LOOKED_AT = 2000
-"""The characters of a text that are searched for secrets, the first ones: more than are shown."""
+"""The characters of a line that are searched for secrets, the first ones. A longer line is cut: the text may be that of a hostile record,
+and the time of a search depends on the length of the line."""
+_URL_LOGIN = re.compile(rf"(://(?!\[)[^/@\s:\"'<>]*:)(?!{_PORT})\S*@|(https?://)[^/@\s]+@", re.IGNORECASE)
+"""User and password of a URL, in a line that is not long. What the groups have may be shown."""
+_LEFT_OUT = "may hold a secret and is left out"
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -87,5 +91,61 @@ def harmless(text: str) -> str:
     is_cut = len(line) >= _LOOKED_AT
     if looks_secret("", f"{line[: _LOOKED_AT - 1]}@" if is_cut else line):  # the password of a URL that is cut ends there
         begin = line.partition(":")[0][:_LONGEST_TEXT]
-        return f"{'an error' if looks_secret('', begin) else begin}: its text may hold a secret and is in the log of the driver only"
+        return f"{'an error' if looks_secret('', begin) else begin}: its text {_LEFT_OUT}"
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
+
+
+def without_secrets(text: str) -> str:
+    """Return the text of an error, which may have many lines, without what may be a secret. The other lines stay as they are.
+
+    The password of a URL becomes `(secret)`. Of another line that may hold a secret only the beginning stays. Of a private key nothing
+    stays. A line is cut after 2,000 characters.
+
+    Args:
+        text: such as a traceback.
+    """
+    lines: list[str] = []
+    in_key = False
+    for line in text.split("\n"):
+        begins = "-----BEGIN" in line
+        if in_key or begins:
+            if begins:
+                lines.append(_named(line[:_LOOKED_AT]))
+            in_key = "-----END" not in line
+        else:
+            lines.append(_without_secret(line))
+    return "\n".join(lines)
+
+
+def line_without_secrets(text: str) -> str:
+    """Return the text of an error in one line, without what may be a secret."""
+    return without_secrets(" ".join(text.split()))
+
+
+def without_logins(text: str) -> str:
+    """Return a text without the passwords of URLs, for words of kstream that quote a URL. A word is cut after 2,000 characters."""
+    return " ".join(_without_login(word[:_LOOKED_AT]) for word in text.split(" "))
+
+
+def _without_login(line: str) -> str:
+    """Return a line that is not long, with `(secret)` for the password of a URL."""
+    return _URL_LOGIN.sub(lambda found: f"{found[1] or found[2]}(secret)@", line)
+
+
+def _without_secret(line: str) -> str:
+    """Return a line without the password of a URL; of one that may hold another secret its beginning."""
+    is_cut = len(line) > _LOOKED_AT
+    seen = f"{line[: _LOOKED_AT - 1]}@" if is_cut else line  # the password of a URL that is cut ends there
+    if looks_secret("", _URL_LOGIN.sub("://", seen)):
+        return _named(seen)
+    shown = _without_login(seen)
+    return f"{shown.removesuffix('@')}…" if is_cut else shown
+
+
+def _named(line: str) -> str:
+    """Return the part of a line before its first colon, if that is harmless, and that the rest may hold a secret."""
+    begin, colon, _ = line.partition(":")
+    if not colon or len(begin) > _LONGEST_TEXT or looks_secret("", begin):
+        indent = line[: len(line) - len(line.lstrip())]
+        return f"{indent}a line of this text {_LEFT_OUT}"
+    return f"{begin}: its text {_LEFT_OUT}"

@@ -17,7 +17,7 @@ from integration.class_archives import use_spark_archive
 from kstream import crash_point
 from kstream.context import StreamingContext
 from kstream.spark.java import ensure_java
-from kstream.spark.progress_bar import SUBMIT_ARGS
+from kstream.spark.submit_args import SUBMIT_ARGS
 from tests import harness
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -63,6 +63,9 @@ class LogInput(InputDStream[JsonPlan]):
         self.calls.append("starting_point")
         return JsonPlan({"from": self.cursor, "until": self.cursor})
 
+    def position_text(self) -> str:
+        return f"log at {self.cursor}"
+
     def plan(self, time: Time) -> JsonPlan:
         self.before_plan(time)
         until = min(len(self.log), self.cursor + self.most)

@@ -131,7 +131,7 @@ class InDriver:
             if link.register(executor, "localhost")["accepted"]:
                 session = ReceiverSession(link, executor, "localhost", PeerStores(RpcCredentials(""), []))
                 sink, writer = self.sink(link, stream_id)
-                supervisor = ReceiverSupervisor(receiver, stream_id, sink, self.clock, 2000, session.on_news)
+                supervisor = ReceiverSupervisor(receiver, stream_id, sink, self.clock, 2000, session.on_news, link.on_start_returned)
                 supervisor.start()
                 threading.Thread(target=session.follow, args=(supervisor, writer), daemon=True).start()
                 session.over.wait()

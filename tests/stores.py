@@ -24,8 +24,8 @@ class WrappedStore:
     def path(self, name: str) -> str:
         return self.inner.path(name)
 
-    def create(self, name: str, data: bytes) -> None:
-        self._call("create", name, lambda: self.inner.create(name, data), len(data))
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
+        self._call("create", name, lambda: self.inner.create(name, data, private=private), len(data))
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         self._call("replace", name, lambda: self.inner.replace(name, data, private=private), len(data))

@@ -35,9 +35,9 @@ class BatchCounter(StreamingListener):
             self.completed.append(batchCompleted.batchInfo().batchTime().milliseconds())
             self._changed.notify_all()
 
-    def wait(self, count: int) -> None:
+    def wait(self, count: int, patience: float = PATIENCE) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.completed) >= count, PATIENCE), f"{self.completed}"
+            assert self._changed.wait_for(lambda: len(self.completed) >= count, patience), f"{self.completed}"
 
 
 class Stream:

@@ -115,3 +115,32 @@ def test_an_error_that_is_in_the_message_has_its_traceback_only_where_tracebacks
 def test_a_line_for_people_has_the_local_date_and_time() -> None:
     text = LineFormatter(tracebacks=False).format(record())
     assert text[:19] == logging.Formatter().formatTime(record(), "%Y-%m-%d %H:%M:%S") and text[20:].startswith("INFO    kstream.batches: ")
+
+
+HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\x1b[31mred\r\x7f\x9b31m\u202e\u2028"
+
+
+def test_no_log_line_has_a_character_that_a_terminal_obeys() -> None:
+    """The supervisor logs the reason of a driver's end by the same formatter."""
+    shown = r"\x1b]0;PWNED\x07\x1b[2J\x1b[31mred\r\x7f\x9b31m\u202e\u2028"
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError as e:
+        failed = record(e)
+    made = record()
+    made.msg, made.args = "a batch failed: %s", (HOSTILE,)
+    assert LineFormatter(False).format(made).endswith(f"a batch failed: {shown}")
+    line = JsonFormatter(False).format(made)
+    assert line.isprintable() and json.loads(line)["message"] == f"a batch failed: {HOSTILE}"
+    for tracebacks in (False, True):
+        assert (
+            LineFormatter(tracebacks).format(failed).replace("\n", "").isprintable()
+            and JsonFormatter(tracebacks).format(failed).isprintable()
+        )
+    assert LineFormatter(True).format(failed).endswith(f"ValueError: {shown}")
+
+
+def test_words_of_every_language_stay_as_they_are() -> None:
+    made = record()
+    made.msg, made.args = "„Öl“ naïve\u00a0é 東京\u3000大阪 😀\n\tat org.apache", ()
+    assert LineFormatter(False).format(made).endswith(made.msg) and json.loads(JsonFormatter(False).format(made))["message"] == made.msg

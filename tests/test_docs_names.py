@@ -62,6 +62,23 @@ def test_the_parameters_of_a_receivers_methods_are_named_as_they_are() -> None:
         assert {p.name: p.default for p in parameters if p.default is not p.empty} == optional, call.func.id
 
 
+def test_every_page_stores_blocks_of_a_receiver_by_calls_that_exist() -> None:
+    shown = {call for page in PAGES for call in re.findall(r"`(store\w*\([^`]*\))`", page.read_text())}
+    assert len(shown) > 3
+    for code in shown:
+        call = ast.parse(code, mode="eval").body
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        parameters = list(inspect.signature(getattr(Receiver, call.func.id)).parameters)[1:]
+        named = [*(argument.id for argument in call.args if isinstance(argument, ast.Name)), *(k.arg for k in call.keywords)]
+        assert named == parameters[: len(named)], code
+
+
+def test_no_page_sends_a_job_to_sparks_kafka_sink_without_its_jar() -> None:
+    """`KAFKA_DATA_SOURCE_NOT_ENABLED` is what such a job would meet."""
+    lines = [line for page in PAGES for line in page.read_text().splitlines() if 'format("kafka")' in line and "readStream" not in line]
+    assert lines and [line for line in lines if "spark-sql-kafka" not in line] == []
+
+
 def test_the_defaults_of_the_old_consumers_parameters_are_those_of_the_page() -> None:
     rows = [line.split("|")[1:3] for line in (ROOT / "docs" / "kafka-receiver.md").read_text().splitlines() if line.startswith("| `")]
     shown = {name.strip(" `"): default.strip(" `") for name, default in rows}

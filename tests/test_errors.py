@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Callable
 
 import pytest
 
 from kstream import errors
-from kstream.errors import KStreamError, signal_name
+from kstream.errors import ConfigurationError, KStreamError, StorageError, in_a_line, one_line, signal_name, traceback_of, with_record
 
 
 def all_errors() -> list[type[KStreamError]]:
@@ -68,3 +69,21 @@ def test_of_an_error_with_a_whole_record_listeners_get_the_beginning_and_the_end
 def test_a_shorter_error_is_told_in_full() -> None:
     error = ValueError("x" * 9000)
     assert errors.with_record(error) == f"ValueError: {'x' * 9000}" == errors.traceback_of(error)
+
+
+@pytest.mark.parametrize("tell", [in_a_line, one_line])
+def test_an_error_in_a_line_has_no_secret(tell: Callable[[BaseException], str]) -> None:
+    assert tell(ValueError("could not open s3://me:hunter2@bucket")) == "ValueError: could not open s3://me:(secret)@bucket"
+    assert tell(ValueError("password=hunter2 refused")) == "ValueError: its text may hold a secret and is left out"
+    assert tell(StorageError("cannot read s3://me:hunter2@bucket")).endswith("cannot read s3://me:(secret)@bucket")
+
+
+@pytest.mark.parametrize("tell", [in_a_line, one_line])
+def test_the_advice_of_kstream_is_told_also_where_it_has_a_word_for_a_secret(tell: Callable[[BaseException], str]) -> None:
+    advice = "the page needs its token: open it once with ?token=…"
+    assert tell(ConfigurationError(advice)).endswith(advice)
+
+
+def test_the_whole_text_is_for_those_who_ask_for_the_traceback() -> None:
+    error = ValueError("could not open s3://me:hunter2@bucket")
+    assert "hunter2" in with_record(error) and "hunter2" in traceback_of(error)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from click import Context
 
+from kstream import DStream
 from kstream.cli import main
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
@@ -14,6 +15,14 @@ README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
 
 def test_what_does_not_work_yet_is_named() -> None:
     assert "Structured Streaming and continuous processing" in README
+
+
+def test_every_operator_that_is_said_to_be_of_every_stream_is_one_of_dstream() -> None:
+    listed = README.partition("- every operator of DStream: ")[2].partition("\n- ")[0]
+    assert listed
+    plain = re.sub(r"map … |joins,|windows \([^)]*\),", "", listed)
+    names = [name for name in re.split(r"[,\s]+", plain) if name]
+    assert len(names) > 5 and [name for name in names if not hasattr(DStream, name)] == []
 
 
 def test_the_table_of_commands_has_every_command() -> None:

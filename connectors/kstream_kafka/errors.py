@@ -8,6 +8,7 @@
         ├── TlsFailedError                no TLS connection: a certificate is refused, or the listener is of another kind
         ├── NotAuthorizedError            the brokers know the user and refuse the operation: an ACL is missing
         ├── UnknownTopicError             topics do not exist                                       (retriable)
+        ├── TopicNotAvailableError        brokers do not show topics, which may exist nevertheless  (retriable)
         ├── LeaderNotAvailableError       leaders returned no offsets after all retries             (retriable)
         ├── PartitionRevokedError         partitions of a stream do not exist any more              (retriable)
         ├── RangesNotAvailableError       createRDD got ranges that lie partly outside of their logs
@@ -91,6 +92,8 @@ class BrokerUnreachableError(KafkaError):
 class AuthenticationFailedError(KafkaError):
     """The brokers refuse the credentials. Facts: broker, protocol, mechanism, reason, hint. No fact holds the credentials."""
 
+    mechanism: str
+
     def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
         by = f"{protocol}, {mechanism}" if mechanism else protocol
         super().__init__(
@@ -102,9 +105,18 @@ class AuthenticationFailedError(KafkaError):
             hint=hint,
         )
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a person must act. A token comes from another system and expires: the next one may be good."""
+        return self.mechanism != "OAUTHBEARER"
+
 
 class TlsFailedError(KafkaError):
     """No TLS connection can be made. Facts: broker, protocol, mechanism, reason, hint."""
+
+    @property
+    def is_refusal(self) -> bool:
+        return True
 
     def __init__(self, broker: str, protocol: str, mechanism: str, reason: str, hint: str) -> None:
         super().__init__(
@@ -119,6 +131,10 @@ class TlsFailedError(KafkaError):
 
 class NotAuthorizedError(KafkaError):
     """An ACL is missing. Facts: bootstrap, operation, resource ("topic", "group" or "cluster"), name, reason."""
+
+    @property
+    def is_refusal(self) -> bool:
+        return True
 
     def __init__(self, bootstrap: str, operation: str, resource: str, name: str, reason: str) -> None:
         of = f" {name!r}" if name else ""
@@ -139,6 +155,14 @@ def _stopped(sentence: str) -> str:
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
+def create_command(topic: str, bootstrap: str) -> str:
+    """Return the commands that create a topic, for a hint: Kafka's own, and that of kstream for those who have only pip."""
+    return (
+        f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {topic} --partitions 1, or "
+        f"kstream produce {topic} --partitions 1 --bootstrap {bootstrap} < /dev/null"
+    )
+
+
 class UnknownTopicError(KafkaError):
     """Topics do not exist. Facts: topics, known (the number of topics that this client may see), waited_ms, near (similar names).
 
@@ -148,16 +172,37 @@ class UnknownTopicError(KafkaError):
 
     retriable = True
 
+    @property
+    def is_refusal(self) -> bool:
+        return True
+
     def __init__(self, topics: Sequence[str], known: int, waited_ms: int = 0, near: Sequence[str] = ()) -> None:
         hint = f"{did_you_mean(near)} " if near else ""
+        create = f"`kstream produce {topics[0]} --partitions 1 --bootstrap HOST:PORT < /dev/null`"
         searched = f"searched for {waited_ms} ms; " if waited_ms else ""
         super().__init__(
             f"Kafka knows no topic {', '.join(repr(t) for t in topics)} ({searched}the cluster has {known} topics that "
-            f"this client may see). {hint}Create the topic, correct its name, or check the client's DESCRIBE permission.",
+            f"this client may see). {hint}Create the topic (kafka-topics.sh, or {create}), correct its name, or check the client's "
+            "DESCRIBE permission.",
             topics=list(topics),
             known=known,
             waited_ms=waited_ms,
             near=list(near),
+        )
+
+
+class TopicNotAvailableError(KafkaError):
+    """The brokers do not show topics at the moment. They do not say either that the topics do not exist. Facts: topics, reason."""
+
+    retriable = True
+    outage = True
+
+    def __init__(self, topics: Sequence[str], reason: str) -> None:
+        super().__init__(
+            f"Kafka does not show {', '.join(repr(t) for t in topics)} at the moment: {reason}. A topic counts as deleted only when the "
+            "brokers have lasted in saying so. The next batch asks again, and nothing is lost.",
+            topics=list(topics),
+            reason=reason,
         )
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from pyspark.storagelevel import StorageLevel
 
 from kstream.conf import Settings
+from kstream.dstream.arguments import check_body_runs
 from kstream.offsets.errors_policy import OnRecordError
 from kstream.offsets.offset_range import OffsetRange, TopicAndPartition
 from kstream.offsets.positions import Positions, PositionsLike
-from kstream.public_call import public_call
+from kstream.public_call import public_call, refused
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import Packing, RangeSplit
@@ -168,9 +169,10 @@ class KafkaUtils:
             )
             records.map(lambda record: (record.key, record.offset)).pprint()
         """
+        _check_decoders("createDirectStream", keyDecoder, valueDecoder, messageHandler)
         if isinstance(topics, LocationStrategy):
             if not isinstance(kafkaParams, ConsumerStrategy):
-                raise TypeError("after a LocationStrategy comes a ConsumerStrategy: ConsumerStrategies.Subscribe(…)")
+                raise refused(TypeError("after a LocationStrategy comes a ConsumerStrategy: ConsumerStrategies.Subscribe(…)"))
             config = fromOffsets if fromOffsets is not None else perPartitionConfig
             subscribed, params, starts = kafkaParams.topics, kafkaParams.params, kafkaParams.starting_offsets
             decoding = _decoding(kafkaParams.given, keyDecoder, valueDecoder, messageHandler)
@@ -243,6 +245,7 @@ class KafkaUtils:
         """
         from kstream_kafka.zookeeper.kafka_receiver import receiver_stream
 
+        _check_decoders("createStream", keyDecoder, valueDecoder, None)
         if isinstance(kafkaParams, Mapping):
             _spark24_decoding(kafkaParams, keyDecoder, valueDecoder, None)
         return receiver_stream(
@@ -297,6 +300,7 @@ class KafkaUtils:
         from kstream_kafka.reader.kafka_rdd import KafkaRDD, check_available
         from kstream_kafka.reader.location_strategy import executor_locations
 
+        _check_decoders("createRDD", keyDecoder, valueDecoder, messageHandler)
         ranges, params = _ranges(offsetRanges), KafkaParams.parse(kafkaParams)
         if isinstance(leaders, LocationStrategy):
             decoding, locations = _decoding(kafkaParams, keyDecoder, valueDecoder, messageHandler), leaders
@@ -376,6 +380,12 @@ def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subs
     return subscribed, KafkaParams.parse(kafkaParams), starts
 
 
+def _check_decoders(operator: str, key: Decoder, value: Decoder, handler: Handler) -> None:
+    """Raise TypeError for a function of the user whose call decodes nothing: a generator function or a coroutine function."""
+    for name, function in (("keyDecoder", key), ("valueDecoder", value), ("messageHandler", handler)):
+        check_body_runs(operator, name, function)
+
+
 def _decoding(given: Mapping[str, Any], key: Decoder, value: Decoder, handler: Handler) -> Decoding:
     """Return the decoding of the 0-10 form.
 
@@ -398,14 +408,14 @@ def _spark24_decoding(given: Any, key: Decoder, value: Decoder, handler: Handler
 def _checked(config: Any) -> PerPartitionConfig | None:
     """Return the rate limits as given. TypeError unless they have both methods."""
     if config is not None and not (hasattr(config, "maxRatePerPartition") and hasattr(config, "minRatePerPartition")):
-        raise TypeError("perPartitionConfig should be a PerPartitionConfig")
+        raise refused(TypeError("perPartitionConfig should be a PerPartitionConfig"))
     return config
 
 
 def _ranges(given: Sequence[OffsetRange]) -> list[OffsetRange]:
     """Return the ranges as a list. TypeError if they are no list or tuple of OffsetRange."""
     if not isinstance(given, list | tuple) or not all(isinstance(r, OffsetRange) for r in given):  # pyright: ignore
-        raise TypeError("offsetRanges should be list of OffsetRange")
+        raise refused(TypeError("offsetRanges should be list of OffsetRange"))
     return list(given)
 
 

@@ -29,6 +29,7 @@ from kstream.listener import (
 from kstream.metrics.metrics_server import PORT
 from kstream.metrics.metrics_system import MetricsSystem
 from kstream.metrics.streaming_source import EngineFigures
+from kstream.scheduler.input_lags import InputLags
 from kstream.storage import MemoryFileStore
 
 SCRAPE_LIMIT_MS = 50.0
@@ -53,9 +54,10 @@ def info_of(number: int, partitions: int) -> BatchInfo:
     return BatchInfo(at, inputs, at.milliseconds, at.milliseconds + 5, at.milliseconds + 405, {0: output})
 
 
-def batch_ms(bus: StreamingListenerBus, info: BatchInfo) -> float:
-    """Milliseconds of CPU until the listener has heard of a batch: all of the bus, for which batches do not wait."""
+def batch_ms(bus: StreamingListenerBus, lags: InputLags, info: BatchInfo) -> float:
+    """Milliseconds of CPU until the lags have a batch and the listener has heard of it: all of the bus, for which batches do not wait."""
     began = time.process_time()
+    lags.planned(info.batch_time, info.inputs.values(), info.submission_ms)
     bus.post(StreamingListenerBatchSubmitted(info))
     bus.post(StreamingListenerOutputOperationCompleted(info.outputs[0]))
     bus.post(StreamingListenerBatchCompleted(info))
@@ -88,10 +90,12 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=1000)
     options = parser.parse_args()
     bus = StreamingListenerBus()
+    lags = InputLags(set, None)
     metrics = MetricsSystem(Settings({PORT: "0"}), bus)
-    metrics.start(lambda: DriverStatus("bench", 1, "host", 1, 0, options.batches * 1000, Duration(1000)), EngineFigures)
+    status = DriverStatus("bench", 1, "host", 1, 0, options.batches * 1000, Duration(1000))
+    metrics.start(lambda: status, lambda: EngineFigures(lags=lags.lags()))
     bus.start()
-    batch = statistics.median(batch_ms(bus, info_of(number, options.partitions)) for number in range(options.batches))
+    batch = statistics.median(batch_ms(bus, lags, info_of(number, options.partitions)) for number in range(options.batches))
     batch += statistics.median(requests_ms(metrics) for _ in range(options.batches))
     assert metrics.url is not None
     scrape_ms(metrics.url, 2)  # the first ones warm up

@@ -1,4 +1,4 @@
-"""`python -m integration.chaos [--minutes 3] [--driver-kills 10] [--endure] …`: the whole campaign on three nodes of its own."""
+"""The whole campaign on three nodes of its own: `python -m integration.chaos [--minutes 3] [--driver-kills 10] [--cluster standalone]`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from integration.chaos.campaign import ChaosCampaign
+from integration.chaos.campaign import DRIVER, EXECUTOR, WORKER, ChaosCampaign
 from integration.kafka_cluster import running_cluster
+from integration.masters import add_cluster_option, running_master
 from kstream.spark.java import ensure_java
 
 
@@ -23,16 +24,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--endure", action="store_true", help="the driver goes on after a failed batch instead of ending with its error")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver")
+    add_cluster_option(parser)
+    parser.add_argument("--executor-kills", type=int, default=10, help="on a standalone cluster")
+    parser.add_argument("--worker-kills", type=int, default=3, help="on a standalone cluster")
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     given = parser.parse_args()
     ensure_java()
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
-    with running_cluster(directory / "cluster") as cluster:
+    with running_cluster(directory / "cluster") as cluster, running_master(given.cluster, directory) as master:
         conf = dict(setting.split("=", 1) for setting in given.conf)
-        campaign = ChaosCampaign(
-            cluster, f"chaos-{uuid.uuid4().hex[:8]}", directory / "run", given.seed, rate=given.rate, conf=conf, endure=given.endure
-        )
-        report = campaign.unleash(given.minutes * 60, given.driver_kills, given.leader_kill_every)
+        topic = f"chaos-{uuid.uuid4().hex[:8]}"
+        campaign = ChaosCampaign(cluster, topic, directory / "run", given.seed, master, rate=given.rate, conf=conf, endure=given.endure)
+        kills = {DRIVER: given.driver_kills}
+        if master.cluster is not None:
+            kills |= {EXECUTOR: given.executor_kills, WORKER: given.worker_kills}
+        report = campaign.unleash(given.minutes * 60, kills, given.leader_kill_every)
     print("\n".join(report.lines()), f"(records of it: {directory})" if given.keep or report.verdict.breaches else "")
     if not given.keep and not report.verdict.breaches:
         shutil.rmtree(directory, ignore_errors=True)

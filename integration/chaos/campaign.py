@@ -1,25 +1,28 @@
-"""Kills leaders and drivers on a timetable while a producer feeds, restarts them, lets the last driver finish and asks for the verdict."""
+"""Kills leaders and drivers on a timetable while a producer feeds, restarts them, lets the last driver finish and asks for the verdict.
+
+On a cluster of Spark it kills executors and workers, too.
+"""
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from integration.chaos.producer import breaches_of, producing
 from integration.exactness.campaign import Campaign
 from integration.exactness.verdict import Verdict, judge, read_lines
 from integration.kafka_cluster import NODES, KafkaCluster
+from integration.masters import IN_PROCESS, Master
 
 PARTITIONS = 3
+DRIVER, EXECUTOR, WORKER = "driver", "executor", "worker"
 DEAD_S = 2.0
 """How long a killed node stays down."""
 STEP_S = 0.1
@@ -36,7 +39,8 @@ class Report:
     """What a campaign did and what came of it."""
 
     leader_kills: int = 0
-    driver_kills: int = 0
+    kills: Counter[str] = field(default_factory=Counter[str])
+    """By what was killed: DRIVER, EXECUTOR, WORKER."""
     nodes_ended: int = 0
     """Nodes that gave up by themselves, as on a machine that is too busy, and were started again."""
     driver_ends: Counter[str] = field(default_factory=Counter[str])
@@ -49,10 +53,10 @@ class Report:
     verdict: Verdict = field(default_factory=Verdict)
 
     def lines(self) -> list[str]:
+        killed = ", ".join(f"{n} {kind}s" for kind, n in self.kills.items())
         v, ends = self.verdict, ", ".join(f"{n} {name}" for name, n in self.driver_ends.items()) or "never"
         return [
-            f"kills: {self.leader_kills} leaders, {self.driver_kills} drivers; ended by themselves: the driver {ends}, "
-            f"nodes {self.nodes_ended} times",
+            f"kills: {self.leader_kills} leaders, {killed}; ended by themselves: the driver {ends}, nodes {self.nodes_ended} times",
             f"batches that were not planned: {self.unplanned}, jobs that failed: {self.failed}, "
             f"longest silence of the brokers: {self.produced.get('longest_gap_s')} s",
             f"batches: {v.batches}, attempts: {v.attempts}, run again: {v.runs_again}, records: {v.records}",
@@ -64,8 +68,11 @@ class Report:
 class ChaosCampaign(Campaign):
     """One topic of three replicas, one checkpoint, many drivers. Call `unleash` from the main thread: it restarts nodes."""
 
-    def __init__(self, cluster: KafkaCluster, topic: str, directory: Path, seed: int = 1, **settings: Any) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, topic: str, directory: Path, seed: int = 1, master: Master = IN_PROCESS, **settings: Any
+    ) -> None:
         given = {"interval": 2.0, "window": 4, "rate": 5000, **settings}
+        given |= {"conf": {**master.settings, **given.get("conf", {})}, "environment": dict(master.environment)}
         super().__init__(cluster.bootstrap, topic, directory, None, **given)
         self.cluster = cluster
         self.report = Report()
@@ -73,14 +80,15 @@ class ChaosCampaign(Campaign):
         self._driver: subprocess.Popen[bytes] | None = None
         self._down: int | None = None
         self._restart_at = 0.0
+        self._spark = master.cluster
 
-    def unleash(self, seconds: float, driver_kills: int, leader_kill_every_s: float = 10) -> Report:
+    def unleash(self, seconds: float, kills: Mapping[str, int], leader_kill_every_s: float = 10) -> Report:
         """Blocks until the time is over, all is up again and the last driver has read all there is; the verdict on everything."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.cluster.create_topic(self.topic, PARTITIONS, {"min.insync.replicas": "2"})
         try:
-            with self._producing():
-                self._rage(seconds, driver_kills, leader_kill_every_s)
+            with producing(self.bootstrap, self.topic, PARTITIONS, self.rate) as self.report.produced:
+                self._rage(seconds, kills, leader_kill_every_s)
                 self._come_to_rest()
             ends = dict(enumerate(self.report.produced["acked"]))
             self._drain(ends)
@@ -89,29 +97,48 @@ class ChaosCampaign(Campaign):
         said = self._said()
         self.report.unplanned, self.report.failed = len(_UNPLANNED.findall(said)), len(_FAILED.findall(said))
         self.report.verdict = judge(self.directory, ends, round(self.interval * 1000), self.window)
-        self._judge_the_producer()
+        self.report.verdict.breaches += breaches_of(self.report.produced)
         return self.report
 
     # -- while it lasts
 
-    def _rage(self, seconds: float, driver_kills: int, every_s: float) -> None:
+    def _rage(self, seconds: float, kills: Mapping[str, int], every_s: float) -> None:
         began = time.monotonic()
         next_leader = began + every_s
-        spacing = seconds / (driver_kills + 1)
-        # In each equal part of the time one death of the driver, at any moment of it: but of one that has come to read something.
-        deaths = [began + spacing * (n + self._random.uniform(0.5, 1.5)) for n in range(driver_kills)]
+        # In each equal part of the time one death of each kind, at any moment of it: but of a driver that has come to read something.
+        deaths = sorted(
+            (began + seconds / (count + 1) * (n + self._random.uniform(0.5, 1.5)), kind)
+            for kind, count in kills.items()
+            for n in range(count)
+        )
         while (now := time.monotonic()) < began + seconds or deaths:
             self._keep_driver()
-            if deaths and now >= deaths[0] and self._streaming(now - deaths[0]):
-                deaths.pop(0)
-                self._kill_driver()
-                self.report.driver_kills += 1
-                self.say(f"{now - began:6.1f} s: driver killed")
+            if deaths and now >= deaths[0][0] and self._streaming(now - deaths[0][0]):
+                victim = self._strike(deaths[0][1])
+                if victim is not None:
+                    self.report.kills[deaths.pop(0)[1]] += 1
+                    self.say(f"{now - began:6.1f} s: {victim} killed")
             self._raise_the_dead(now)
             if now >= next_leader and self._whole(replicas=2):
                 next_leader = now + every_s
                 self._kill_leader(now - began)
             time.sleep(STEP_S)
+
+    def _strike(self, kind: str) -> str | None:
+        """Kills one of that kind, and says which; None if none lives now."""
+        if kind == DRIVER:
+            self._kill_driver()
+            return kind
+        assert self._spark is not None
+        living = list(self._spark.workers()) if kind == WORKER else self._spark.executors()
+        if not living:
+            return None
+        victim = self._random.choice(living)
+        if kind == WORKER:
+            self._spark.kill_worker(victim)
+        else:
+            self._spark.kill_executor(victim)
+        return f"{kind} {victim}"
 
     def _streaming(self, late_s: float) -> bool:
         """Whether this driver has started its stream; a driver that cannot for a long time is killed all the same."""
@@ -127,7 +154,9 @@ class ChaosCampaign(Campaign):
         self.say(f"{at:6.1f} s: node {self._down} killed, leader of partition {partition}")
 
     def _raise_the_dead(self, now: float) -> None:
-        """The node that was killed, in its time, and any that gave up by itself."""
+        """The node and the workers that were killed, in their time, and any node that gave up by itself."""
+        if self._spark is not None:
+            self._spark.begin_killed_workers(DEAD_S)
         if self._down is not None and now >= self._restart_at:
             self.cluster.begin_restart(self._down)
             self._down = None
@@ -145,6 +174,8 @@ class ChaosCampaign(Campaign):
 
     def _come_to_rest(self) -> None:
         """All nodes up and in sync."""
+        if self._spark is not None:
+            self._spark.begin_killed_workers()
         self._raise_the_dead(self._restart_at)
         end = time.monotonic() + REST_S
         while not self._whole():
@@ -176,24 +207,3 @@ class ChaosCampaign(Campaign):
 
     def _said(self) -> str:
         return (self.directory / "driver.log").read_text(errors="replace")
-
-    # -- the feed
-
-    @contextmanager
-    def _producing(self) -> Iterator[None]:
-        """The producer for the length of the block; what it tells at its end is in the report."""
-        command = [sys.executable, "-m", "integration.chaos.producer", self.bootstrap, self.topic, str(PARTITIONS), str(self.rate)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as producer:
-            try:
-                yield
-                producer.terminate()
-                told, _ = producer.communicate(timeout=180)
-            finally:
-                producer.kill()
-        self.report.produced = json.loads(told)
-
-    def _judge_the_producer(self) -> None:
-        """A verdict on the stream is worth something only if the feed was exact: no failed delivery, each record at its offset."""
-        told = self.report.produced
-        if told["left"] or told["failed"] or told["misplaced"]:
-            self.report.verdict.breaches.append(f"the producer reports errors: {told}")

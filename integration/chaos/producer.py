@@ -9,14 +9,37 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Producer
 
 TICK_S = 0.05
+_FLUSH_S = 120
+
+
+@contextmanager
+def producing(bootstrap: str, topic: str, partitions: int, rate: int) -> Iterator[dict[str, Any]]:
+    """The producer as a process, for the length of the block. Yields what it tells at its end: empty until then."""
+    command = [sys.executable, "-m", "integration.chaos.producer", bootstrap, topic, str(partitions), str(rate)]
+    told: dict[str, Any] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as producer:
+        try:
+            yield told
+            producer.terminate()
+            told |= json.loads(producer.communicate(timeout=_FLUSH_S + 60)[0])
+        finally:
+            producer.kill()
+
+
+def breaches_of(told: dict[str, Any]) -> list[str]:
+    """A verdict on a stream is worth something only if the feed was exact: no failed delivery, each record at its offset."""
+    return [f"the producer reports errors: {told}"] if told["left"] or told["failed"] or told["misplaced"] else []
 
 
 @dataclass
@@ -69,7 +92,7 @@ def main() -> None:
             while feed.sent[partition] < due:
                 feed.send(producer, partition)
         producer.poll(TICK_S)
-    left = producer.flush(120)
+    left = producer.flush(_FLUSH_S)
     told = {"acked": feed.acked, "left": left, "failed": feed.failed[:20], "misplaced": feed.misplaced[:20]}
     print(json.dumps({**told, "longest_gap_s": round(feed.longest_gap_s, 1)}), flush=True)
 

@@ -1,4 +1,4 @@
-"""The campaign on a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--conf K=V]…`."""
+"""On a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--cluster standalone] …`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
 from integration.kafka_broker import running_broker
+from integration.masters import add_cluster_option, running_master
 
 
 @contextmanager
@@ -39,14 +40,20 @@ def main() -> int:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
+    add_cluster_option(parser)
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
     kills = plan_kills(options.kills, options.seed)
     directory = Path(tempfile.mkdtemp(prefix="exactness-"))
-    with running_broker(directory / "broker") as broker, a_store(options.checkpoint, directory) as (checkpoint, environment):
+    with (
+        running_broker(directory / "broker") as broker,
+        a_store(options.checkpoint, directory) as (checkpoint, environment),
+        running_master(options.cluster, directory) as master,
+    ):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, PARTITIONS)
-        conf = dict(setting.split("=", 1) for setting in options.conf)
+        conf = {**master.settings_with(environment), **dict(setting.split("=", 1) for setting in options.conf)}
+        environment = {**environment, **master.environment}
         campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
         campaign.refusals, campaign.endure = options.refusals, options.refusals > 0
         verdict = campaign.run(kills)

@@ -1,4 +1,4 @@
-"""`python -m integration.night [--short] [direct | receiver]`: whole nights, a quarter of an hour each, or short ones."""
+"""Whole nights, a quarter of an hour each, or short ones: `python -m integration.night [--short] [--cluster standalone] [direct]`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from integration.kafka_broker import running_broker
+from integration.masters import Master, add_cluster_option, running_master
 from integration.night.campaign import BROKER, SHORT, Durations, Night
 from integration.night.direct_night import DirectNight
 from integration.night.receiver_night import ReceiverNight
@@ -21,15 +22,15 @@ from kstream.spark.java import ensure_java
 
 
 @contextmanager
-def direct(directory: Path, durations: Durations) -> Iterator[Night]:
+def direct(directory: Path, durations: Durations, master: Master) -> Iterator[Night]:
     with running_broker(directory / "broker", BROKER) as broker, running_s3() as s3:
-        yield DirectNight(directory, broker, s3, durations)
+        yield DirectNight(directory, broker, s3, durations, master)
 
 
 @contextmanager
-def receiver(directory: Path, durations: Durations) -> Iterator[Night]:
+def receiver(directory: Path, durations: Durations, master: Master) -> Iterator[Night]:
     with running_broker(directory / "broker", BROKER) as broker, running_zookeeper(directory / "zookeeper") as zookeeper:
-        yield ReceiverNight(directory, broker, zookeeper, durations)
+        yield ReceiverNight(directory, broker, zookeeper, durations, master)
 
 
 def main() -> int:
@@ -37,18 +38,19 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="each thing is away for seconds only")
     kinds = {"direct": direct, "receiver": receiver}
     parser.add_argument("kind", nargs="?", choices=kinds, help="the form of the stream; without it, one night of each")
+    add_cluster_option(parser)
     given = parser.parse_args()
     ensure_java()
     chosen = [given.kind] if given.kind else list(kinds)
-    return max([have(kind, kinds[kind], SHORT if given.short else Durations()) for kind in chosen])
+    return max([have(kind, kinds[kind], SHORT if given.short else Durations(), given.cluster) for kind in chosen])
 
 
-def have(kind: str, make: Callable[[Path, Durations], AbstractContextManager[Night]], durations: Durations) -> int:
+def have(kind: str, make: Callable[[Path, Durations, Master], AbstractContextManager[Night]], durations: Durations, cluster: str) -> int:
     """One night; 1 if it has breaches."""
     directory = Path(tempfile.mkdtemp(prefix="night-"))
     began = time.monotonic()
     print(f"a night of the {kind} form", flush=True)
-    with make(directory, durations) as night:
+    with running_master(cluster, directory) as master, make(directory, durations, master) as night:
         night.told = lambda line: print(f"{time.monotonic() - began:5.0f} s  {line}", flush=True)
         verdict = night.run()
         again = f"{night.came_again()} came again; " if isinstance(night, ReceiverNight) else ""

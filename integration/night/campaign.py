@@ -5,6 +5,7 @@ The kinds of nights are `direct_night` and `receiver_night`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from integration.kafka_broker import KafkaBroker
+from integration.masters import IN_PROCESS, Master
 from integration.night.database import Database
 from integration.received.processes import children_of
 from kstream.checkpoint import read_log
@@ -137,8 +139,9 @@ class Night(ABC):
     job: str
     """Its function in `integration.night.job`."""
 
-    def __init__(self, directory: Path, broker: KafkaBroker, checkpoint: str, durations: Durations) -> None:
+    def __init__(self, directory: Path, broker: KafkaBroker, checkpoint: str, durations: Durations, master: Master = IN_PROCESS) -> None:
         self._directory, self._broker, self._checkpoint, self._durations = directory, broker, checkpoint, durations
+        self._master = master
         self.log = directory / "night.log"
         self._database = Database(directory / "database.sqlite")
         self._patience = 300
@@ -198,6 +201,8 @@ class Night(ABC):
             **os.environ,
             **self._environment(),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **self._master.environment,
+            "NIGHT_SETTINGS": json.dumps(self._master.settings_with(self._environment())),
             "NIGHT_DATABASE": self._database.url,
             "NIGHT_BROKERS": self._broker.bootstrap,
             "NIGHT_TOPIC": TOPIC,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from integration.kafka_broker import KafkaBroker
+from integration.masters import IN_PROCESS, Master
 from integration.night.campaign import KEYS, Durations, Night
 from integration.s3_server import S3Process
 
@@ -16,8 +17,8 @@ class DirectNight(Night):
 
     job = "setup"
 
-    def __init__(self, directory: Path, broker: KafkaBroker, s3: S3Process, durations: Durations) -> None:
-        super().__init__(directory, broker, s3.url("night"), durations)
+    def __init__(self, directory: Path, broker: KafkaBroker, s3: S3Process, durations: Durations, master: Master = IN_PROCESS) -> None:
+        super().__init__(directory, broker, s3.url("night"), durations, master)
         self._s3 = s3
 
     def _outages(self) -> dict[str, Callable[[], None]]:

@@ -50,7 +50,7 @@ def write_orders(time: BatchTime, rdd: RDD[Any]) -> None:
 
 def context(**settings: str) -> StreamingContext:
     conf = SparkConf().setMaster("local[2]").setAppName("night")
-    for key, value in {**SETTINGS, **settings}.items():
+    for key, value in {**SETTINGS, **settings, **json.loads(os.environ["NIGHT_SETTINGS"])}.items():
         conf.set(key, value)
     return StreamingContext(conf, float(os.environ["NIGHT_INTERVAL"]))
 

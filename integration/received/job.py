@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark import SparkConf
 
-from integration.class_archives import SPARK_VARIABLE
+from integration.masters import executor_settings
 from integration.received.acked_source import AckedReceiver
 from kstream import StreamingContext, StreamingListener
 from kstream.spark.executors import task_attempts
@@ -48,9 +48,8 @@ def copies_of_receivers(sc: Any) -> list[int]:
 
 def main(options: dict[str, Any]) -> None:
     conf = SparkConf().setMaster(options["master"]).setAppName("received").set("spark.ui.enabled", "false")
-    conf.set("spark.executor.memory", "512m").set("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    conf.setAll(list(executor_settings().items()))
     conf.set("spark.streaming.gracefulStopTimeout", "200s")  # nobody starts again after the last stop, which a busy machine may hold up
-    conf.set("spark.executor.extraJavaOptions", os.environ.get(SPARK_VARIABLE, ""))  # executors start as quickly as the driver
     sc = make_spark_context(conf.setAll(list(options["conf"].items())))
     sc.setLogLevel("OFF")
     say(application=sc.applicationId)

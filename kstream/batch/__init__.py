@@ -7,6 +7,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
+    log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
     batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
 """
@@ -14,6 +15,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
+from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
 from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
 
@@ -31,6 +33,7 @@ __all__ = [
     "Json",
     "JsonPlan",
     "KeyHash",
+    "LogLag",
     "Offsets",
     "OutputOperationInfo",
     "PendingBatches",
@@ -40,5 +43,7 @@ __all__ = [
     "SkippedRecord",
     "StateCheckpoint",
     "StreamInputInfo",
+    "completed_offsets",
+    "lag_after",
     "lag_between",
 ]

@@ -39,8 +39,13 @@ class BatchState(Enum):
 _NEXT = {
     BatchState.PLANNED: {BatchState.DURABLE},
     BatchState.DURABLE: {BatchState.SUBMITTED, BatchState.ENDED, BatchState.FAILED, BatchState.FENCED},
-    BatchState.SUBMITTED: {BatchState.RUNNING, BatchState.FENCED},
-    BatchState.RUNNING: {BatchState.ENDED, BatchState.FAILED, BatchState.FENCED},
+    BatchState.SUBMITTED: {BatchState.RUNNING, BatchState.FENCED, BatchState.DURABLE},
+    BatchState.RUNNING: {
+        BatchState.ENDED,
+        BatchState.FAILED,
+        BatchState.FENCED,
+        BatchState.DURABLE,  # it is repaired, and generated again
+    },
     BatchState.ENDED: set[BatchState](),
     BatchState.FAILED: {
         BatchState.DURABLE,  # it is tried again
@@ -63,6 +68,12 @@ class Batch:
         self.inputs = inputs
         self._state = state
         self._failures = 0
+        self.submission_ms: int | None = None
+        """Since when the batch has waited only for its turn, in ms since the Unix epoch. Only the JobGenerator's thread sets it."""
+        self.repairs = 0
+        """How often the batch was generated again because blocks or files of a state were gone. Only the JobGenerator's thread sets it."""
+        self.generated_after = 0
+        """How often the driver had gone back to written states when the batch was generated. Only the JobGenerator's thread uses it."""
         self._lock = threading.Lock()
 
     @property
@@ -178,6 +189,12 @@ class JobSet:
     JobCompleted is posted."""
     state_error: BaseException | None = None
     """The error with which the batch's state could not be computed. Set in a job thread, before the last JobCompleted is posted."""
+    withdrawn: Sequence[tuple[Batch, JobSet]] = ()
+    """The batches that were taken back from the queue, because they need the same blocks or files. Set as `state_error`."""
+    was_started: bool = False
+    """Whether a job of this set, or of an earlier try, has started."""
+    _has_begun: bool = False
+    _is_withdrawn: bool = False
     _incomplete: set[int] = field(default_factory=set[int])
     _not_ended: set[int] = field(default_factory=set[int])
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -186,13 +203,25 @@ class JobSet:
         self._incomplete = {job.output_op_id for job in self.jobs}
         self._not_ended = set(self._incomplete)
 
-    def handle_start(self, at_ms: int) -> bool:
-        """Note the start of a job; return whether it is the first start in the set."""
+    def begin(self) -> bool:
+        """Note in a job's thread that the job is to start; return whether it may. After that the set cannot be withdrawn."""
         with self._lock:
-            if self.processing_start_ms is not None:
-                return False
-            self.processing_start_ms = at_ms
-            return True
+            self._has_begun = self._has_begun or not self._is_withdrawn
+            return self._has_begun
+
+    def withdraw(self) -> bool:
+        """Let no job of the set start; return False if one has started already."""
+        with self._lock:
+            self._is_withdrawn = not self._has_begun
+            return self._is_withdrawn
+
+    def handle_start(self, at_ms: int) -> bool:
+        """Note the start of a job; return whether it is the first start of the batch in this driver."""
+        with self._lock:
+            if self.processing_start_ms is None:
+                self.processing_start_ms = at_ms
+            is_first, self.was_started = not self.was_started, True
+            return is_first
 
     def has_ended(self, job: Job) -> bool:
         """Note in the job's thread that the job has ended, in success or failure; return whether all jobs of the set have ended now."""
@@ -220,8 +249,9 @@ class JobSet:
         Args:
             jobs: the jobs of the same outputs, generated again.
         """
-        kept = {job.output_op_id: job for job in self.jobs if job.error is None}
+        kept = {job.output_op_id: job for job in self.jobs if job.error is None and job.output_op_id not in self._incomplete}
         retry = JobSet(self.time, [kept.get(job.output_op_id, job) for job in jobs], self.inputs, self.submission_ms, self.tries + 1)
+        retry.was_started = self.was_started
         retry._incomplete -= kept.keys()
         retry._not_ended -= kept.keys()
         return retry
@@ -230,6 +260,11 @@ class JobSet:
     def errors(self) -> list[BaseException]:
         """The errors of the jobs that failed, in the order of the outputs."""
         return [job.error for job in self.jobs if job.error is not None]
+
+    @property
+    def all_errors(self) -> list[BaseException]:
+        """The errors of the jobs that failed, and that of the batch's state if it could not be computed."""
+        return self.errors if self.state_error is None else [*self.errors, self.state_error]
 
     @property
     def delays(self) -> BatchDelays | None:
@@ -264,9 +299,9 @@ class BatchCounts:
     """How many batches have not succeeded, at one moment.
 
     Attributes:
-        running: those that run or are about to.
+        running: those that run, or wait for their turn only.
         retrying: those between two tries.
-        held: those that wait for an earlier batch.
+        held: those that wait for an earlier batch that has failed.
         failed: those that have no retry left, or whose completion the store refused.
         oldest: the oldest of all of them; None without any.
     """

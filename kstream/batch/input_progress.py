@@ -49,7 +49,7 @@ class InputProgress:
 
     @property
     def lag(self) -> int | None:
-        """The records that were in the logs when the batch was planned, and in no batch yet; None if they are not known.
+        """The records after the batch, up to the ends of the logs when it was planned; None if they are not known.
 
         Its cost does not depend on the number of partitions if the input reports TOTAL_LAG.
         """

@@ -3,12 +3,15 @@
 One idea: a batch has a plan, a small JSON record that is created before the first job starts, and never changed. So a restart
 runs a pending batch again with the same ranges. `names` lists the records. A file imports only files above it:
 
+    given_path       the checkpoint that `kstream run` was given
     names            the names of the records
+    declared_types   whether what was made of a record has the types of its class
     format           the stored form of every record, and the fields of a plan
     state_format     the stored form of a state file
     epoch_records    records of which each driver has its own
     stored_graph     the record of a graph, under `recovery=graph`
     input_records    kept offsets, and connections of the inputs
+    driver_process   whether the process of a driver is gone, on its own machine
     driver_status    the status record of a driver, for people and monitors
     settled          intervals of plans that were removed above an unfinished batch
     stop_request     asks a driver to stop

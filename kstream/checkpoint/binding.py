@@ -179,6 +179,16 @@ def not_allowed(binding: Binding, allow: Collection[str]) -> list[str]:
     return [name for name in vanished if DROPPED + name not in allow]
 
 
+def places(streams: Names, texts: Mapping[int, str]) -> str:
+    """Return a text with one line per stream that has a place in its source, for the log of a start; "" if none has.
+
+    Args:
+        streams: the streams of the graph that starts.
+        texts: the place of each stream, by number; "" for a stream without offsets.
+    """
+    return "".join(f"\n  {_call(streams[number], number)}: {text}" for number, text in sorted(texts.items()) if text)
+
+
 def _call(name: str | None, number: int) -> str:
     """Return a stream's name or number for the report."""
     return f"stream {number}" if name is None else f"stream {name!r}"

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import names
+from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import moment, positive
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.storage import FileStore
 
-_RECORDS = EpochRecords(names.STATUS, "status")
+AFTER_AN_ERROR = "after an error"
+"""The end of a driver after which its supervisor starts the next one."""
 RECENT = 10
 """The number of batches whose figures a record has: enough for a rate, and a record stays below 4 KB."""
 RENEWAL_MS = 20_000
@@ -48,14 +50,18 @@ class StreamLag:
     Attributes:
         stream: the stream id.
         description: what the input reads.
-        records: the records that no batch had when its last batch was planned.
-        limited_by: why that batch did not take them all, as in `kstream.offsets.admission_control.ReadLimit`; None if it did.
+        records: the records after the last batch that has succeeded without a gap, up to the ends of the logs at `at_ms`.
+        limited_by: why the newest plan did not take them all, as in `kstream.offsets.admission_control.ReadLimit`; None if it did.
+        unplanned: those of the records that no batch has. A record of an older kstream does not tell it: it counted these alone.
+        at_ms: when the newest batch was planned, in milliseconds since the Unix epoch; None in a record of an older kstream.
     """
 
     stream: int
     description: str
     records: int
     limited_by: str | None = None
+    unplanned: int | None = None
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +101,13 @@ class DriverStatus:
         lag: the lag of each input for which it is known.
         rates: stream id → the rate that back-pressure has computed last, in records a second; empty before the first.
         last_error: the last error; None without one.
-        ended: how the driver has ended: `gracefully`, `at once`, `after an error`, `fenced` or `start failed`; None while it lives.
+        state_error: why the state cannot be written, in one line; None if it can.
+        ended: how the driver has ended: `gracefully`, `at once`, `after an error`, `fenced` or `start failed`; None while it lives. After
+            a request to stop an error is no reason: it is `gracefully` or `at once` then.
         metrics_url: where the driver shows its metrics; None without a port for them.
         ui_url: where it shows its page, without a token; None without one.
+        process: the mark of its process, as in `kstream.checkpoint.driver_process`; None where the system does not tell.
+        supervised: whether a supervisor starts the next driver after an error.
     """
 
     application: str
@@ -116,9 +126,17 @@ class DriverStatus:
     lag: Sequence[StreamLag] = ()
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
     last_error: LastError | None = None
+    state_error: str | None = None
     ended: str | None = None
     metrics_url: str | None = None
     ui_url: str | None = None
+    process: str | None = None
+    supervised: bool = False
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the driver has ended, and its supervisor starts the next one if a restart can help."""
+        return self.supervised and self.ended in (AFTER_AN_ERROR, "start failed")
 
     @property
     def last_ended(self) -> BatchFigures | None:
@@ -187,9 +205,12 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
         "last_error": None
         if error is None
         else {"at": error.at_ms, "text": error.text, "batch": _ms(error.batch), "operation": error.operation},
+        **({} if status.state_error is None else {"state_error": status.state_error}),
         "ended": status.ended,
         **({} if status.metrics_url is None else {"metrics": status.metrics_url}),
         **({} if status.ui_url is None else {"page": status.ui_url}),
+        **({} if status.process is None else {"process": status.process}),
+        **({"supervised": True} if status.supervised else {}),
     }
 
 
@@ -207,11 +228,12 @@ def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
 
 def _lag_fields(lag: StreamLag) -> dict[str, Any]:
     """Return the fields of a lag, without unknown ones."""
-    limited = {} if lag.limited_by is None else {"limited_by": lag.limited_by}
-    return {"stream": lag.stream, "description": lag.description, "records": lag.records, **limited}
+    known = {"limited_by": lag.limited_by, "unplanned": lag.unplanned, "at": lag.at_ms}
+    fields = {"stream": lag.stream, "description": lag.description, "records": lag.records}
+    return fields | {key: value for key, value in known.items() if value is not None}
 
 
-def status_of(fields: Mapping[str, Any]) -> DriverStatus:
+def status_of(fields: format.Fields) -> DriverStatus:
     """Make a status from its fields: the inverse of `status_fields`."""
     error = fields["last_error"]
     return DriverStatus(
@@ -219,9 +241,9 @@ def status_of(fields: Mapping[str, Any]) -> DriverStatus:
         epoch=fields["epoch"],
         host=fields["host"],
         pid=fields["pid"],
-        started_ms=fields["started"],
-        written_ms=fields["written"],
-        interval=Duration(fields["interval"]),
+        started_ms=moment(fields["started"]),
+        written_ms=moment(fields["written"]),
+        interval=positive(fields["interval"]),
         last_planned=_time(fields["last_planned"]),
         unfinished=fields["unfinished"],
         oldest_unfinished=_time(fields["oldest_unfinished"]),
@@ -231,13 +253,22 @@ def status_of(fields: Mapping[str, Any]) -> DriverStatus:
             BatchFigures(Time(b["time"]), b["records"], b["scheduling_delay"], b["processing"], b["failed"], b.get("record_errors", 0))
             for b in fields["recent"]
         ),
-        lag=tuple(StreamLag(lag["stream"], lag["description"], lag["records"], lag.get("limited_by")) for lag in fields["lag"]),
+        lag=tuple(
+            StreamLag(lag["stream"], lag["description"], lag["records"], lag.get("limited_by"), lag.get("unplanned"), lag.get("at"))
+            for lag in fields["lag"]
+        ),
         rates={int(stream): rate for stream, rate in fields.get("rates", {}).items()},
-        last_error=None if error is None else LastError(error["at"], error["text"], _time(error["batch"]), error["operation"]),
+        last_error=None if error is None else LastError(moment(error["at"]), error["text"], _time(error["batch"]), error["operation"]),
+        state_error=fields.get("state_error"),
         ended=fields["ended"],
         metrics_url=fields.get("metrics"),
         ui_url=fields.get("page"),
+        process=fields.get("process"),
+        supervised=fields.get("supervised", False),
     )
+
+
+_RECORDS = EpochRecords(names.STATUS, "status", status_of)
 
 
 def write_status(store: FileStore, status: DriverStatus) -> None:
@@ -258,8 +289,7 @@ def read_status(store: FileStore) -> DriverStatus | None:
         FormatVersionError: a newer kstream has written the record.
         StorageError: the store failed.
     """
-    fields = _RECORDS.newest(store)
-    return None if fields is None else status_of(fields)
+    return _RECORDS.newest(store)
 
 
 def _ms(time: Time | None) -> int | None:

@@ -6,26 +6,30 @@ record is gone which it has just listed. Each record holds its epoch: a file tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kstream.checkpoint import format, names
 from kstream.errors import AlreadyExistsError, MissingFileError
 from kstream.storage import FileStore
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class EpochRecords:
+class EpochRecords(Generic[T]):
     """The records of one folder. It holds no state: each method works on the store it is given, and raises its StorageError.
 
     Attributes:
         folder: the folder in the checkpoint, from `names`.
         kind: the kind of the records, for `format`.
+        make: makes an object from the fields of a record, with its epoch; see `format.decode`.
     """
 
     folder: str
     kind: str
+    make: Callable[[dict[str, Any]], T]
 
     def create(self, store: FileStore, epoch: int, fields: Mapping[str, Any]) -> bool:
         """Store the record of `epoch` unless there is one. Blocks: one create.
@@ -48,8 +52,8 @@ class EpochRecords:
         """Return the epochs of all records, sorted. Blocks: one listing."""
         return names.epochs_of(store.list(self.folder))
 
-    def read(self, store: FileStore, epoch: int) -> dict[str, Any] | None:
-        """Read the fields of the record of `epoch`, with the epoch; None if there is none. Blocks: one read.
+    def read(self, store: FileStore, epoch: int) -> T | None:
+        """Read the record of `epoch`; None if there is none. Blocks: one read.
 
         Raises:
             CorruptRecordError: the record is damaged, or of another epoch.
@@ -57,13 +61,12 @@ class EpochRecords:
         """
         name = names.of_epoch(self.folder, epoch)
         try:
-            fields = format.decode(self.kind, store.read(name), store.path(name))
+            data = store.read(name)
         except MissingFileError:
             return None
-        format.check_name(store.path(name), fields, {"epoch": epoch})
-        return fields
+        return format.decode(self.kind, data, store.path(name), self.make, {"epoch": epoch})
 
-    def newest(self, store: FileStore) -> dict[str, Any] | None:
+    def newest(self, store: FileStore) -> T | None:
         """Read the record of the highest epoch; None if there is none. Blocks: one listing, and one read if there is a record.
 
         Raises:
@@ -71,9 +74,9 @@ class EpochRecords:
             FormatVersionError: a newer kstream has written the record.
         """
         while epochs := self.epochs(store):
-            fields = self.read(store, epochs[-1])
-            if fields is not None:  # else a newer driver has written its own record, and deleted this one since the listing
-                return fields
+            found = self.read(store, epochs[-1])
+            if found is not None:  # else a newer driver has written its own record, and deleted this one since the listing
+                return found
         return None
 
     def delete_before(self, store: FileStore, epoch: int) -> None:

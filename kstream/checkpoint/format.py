@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import names
+from kstream.checkpoint.declared_types import check_types
 from kstream.errors import CorruptRecordError, FormatVersionError
 from kstream.storage import FileStore
 
+T = TypeVar("T")
+Fields: TypeAlias = Mapping[str, Any]
+"""The fields of a record, without kind, version and checksum. Nothing is known of their values but that they are JSON."""
 VERSION = 1
 VERSIONS = {"graph": 2}
 """The versions of the kinds whose form has changed. All other kinds have VERSION."""
+_LONGEST_REASON = 300
+"""The characters of a message that repeats a value of a record."""
+_OF_ANOTHER_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The errors of code that is given other JSON values than it was written for."""
 
 
 def _canonical(record: dict[str, Any]) -> bytes:
@@ -42,23 +51,50 @@ def encode(kind: str, fields: dict[str, Any]) -> bytes:
     return _canonical({**record, "checksum": digest})
 
 
-def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
-    """Decode a record of `kind`.
+def decode(kind: str, data: bytes, path: str, make: Callable[[dict[str, Any]], T], named: Mapping[str, int] | None = None) -> T:
+    """Make the object that the bytes of a record stand for. All records are read here.
+
+    A checksum does not say that kstream has written the record. So whatever goes wrong in `make` is the fault of the record.
 
     Args:
         kind: the kind that the record must have.
         data: its bytes.
         path: the path of the record, for messages.
-
-    Returns:
-        The fields, without kind, version and checksum.
+        make: makes the object from the fields; pure. The object has the types that its class declares, or is refused (`check_types`).
+        named: the fields that are also in the name of the record, with the values there; see `check_name`.
 
     Raises:
-        CorruptRecordError: the record is damaged, or of another kind.
+        CorruptRecordError: the record is damaged, of another kind, or that of another name; or its fields are not those of an object.
         FormatVersionError: a newer kstream has written the record.
     """
+    fields = _decode_fields(kind, data, path)
+    check_name(path, fields, named or {})
+    return made(fields, path, make)
+
+
+def made(fields: dict[str, Any], path: str, make: Callable[[dict[str, Any]], T]) -> T:
+    """Make an object from the fields of a record, or of another JSON object that somebody else has written; see `decode`."""
+    with reading(path):
+        found = make(fields)
+        check_types(found)
+    return found
+
+
+@contextmanager
+def reading(path: str) -> Generator[None]:
+    """Turn an error of the body, which makes an object of stored values, into a CorruptRecordError. `path`: that of their record."""
+    try:
+        yield
+    except _OF_ANOTHER_FORM as e:
+        raise _corrupt(path, f"its contents are of another form, {type(e).__name__}: {str(e)[:_LONGEST_REASON]}") from e
+
+
+def _decode_fields(kind: str, data: bytes, path: str) -> dict[str, Any]:
+    """Return the fields of a record, without kind, version and checksum. CorruptRecordError, FormatVersionError; see `decode`."""
     try:
         found: object = json.loads(data)
+    except RecursionError as e:
+        raise _corrupt(path, "its JSON is nested too deep") from e
     except ValueError as e:
         raise _corrupt(path, f"not JSON: {e}") from e
     record = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -75,19 +111,19 @@ def decode(kind: str, data: bytes, path: str) -> dict[str, Any]:
     fields = {k: v for k, v in record.items() if k not in ("kind", "version", "checksum")}
     try:
         whole = encode(kind, fields) == data
-    except ValueError:  # a damaged number can read as infinity, which is no JSON value
+    except (ValueError, RecursionError):  # a damaged number can read as infinity, which is no JSON value; JSON can be nested too deep
         whole = False
     if not whole:
         raise _corrupt(path, "its checksum does not fit its bytes")
     return fields
 
 
-def check_name(path: str, fields: Mapping[str, Any], named: Mapping[str, int]) -> None:
+def check_name(path: str, fields: Fields, named: Mapping[str, int]) -> None:
     """Check that the fields of a record agree with its name: a file that was renamed or copied holds the record of another batch.
 
     Args:
         path: the path of the record, for the message.
-        fields: the fields of the record, from `decode`.
+        fields: the fields of the record.
         named: the fields that are also in the name, with the values there.
 
     Raises:
@@ -131,14 +167,14 @@ def plan_fields(plan: BatchPlan) -> dict[str, Any]:
     }
 
 
-def plan_of(fields: Mapping[str, Any]) -> BatchPlan:
+def plan_of(fields: Fields) -> BatchPlan:
     """Make a plan from its fields: the inverse of `plan_fields`."""
     return BatchPlan(
         time=Time(fields["time"]),
         epoch=fields["epoch"],
         nonce=fields["nonce"],
         inputs={int(k): v for k, v in fields["inputs"].items()},
-        num_records={int(k): v for k, v in fields["records"].items()},
+        num_records={int(k): int(v) for k, v in fields["records"].items()},
         floor=Time(fields["floor"]),
         after=Time(fields["after"]),
         void=fields["void"],
@@ -160,12 +196,9 @@ def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:
         CorruptRecordError: the record is damaged, or it is the plan of another batch or epoch.
     """
     name = names.plan(time, epoch)
-    plan = decode_plan(store.read(name), store.path(name))
-    found = {"time": plan.time.milliseconds, "epoch": plan.epoch}
-    check_name(store.path(name), found, {"time": time.milliseconds, "epoch": epoch})
-    return plan
+    return decode("plan", store.read(name), store.path(name), plan_of, {"time": time.milliseconds, "epoch": epoch})
 
 
 def decode_plan(data: bytes, path: str) -> BatchPlan:
     """Decode the record of a plan. CorruptRecordError, FormatVersionError; `path` is for their messages."""
-    return plan_of(decode("plan", data, path))
+    return decode("plan", data, path, plan_of)

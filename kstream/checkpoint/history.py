@@ -10,14 +10,18 @@ moment, or after a crash. Its time and epoch identify it.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import UnionType
 from typing import Any, NamedTuple, TypeAlias
 
 from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import moment
 from kstream.checkpoint.format import plan_fields, plan_of, read_plan
 from kstream.checkpoint.outcomes import delays_fields, delays_of, read_completion
 from kstream.checkpoint.reader import has_ended
@@ -143,7 +147,7 @@ def read_segment(store: FileStore, name: str) -> list[PastBatch]:
         CorruptRecordError: the segment is damaged.
         MissingFileError: clean-up has removed it.
     """
-    return _batches(format.decode("history", store.read(name), store.path(name))["batches"])
+    return format.decode("history", store.read(name), store.path(name), lambda fields: _batches(fields["batches"]))
 
 
 def _span(name: str) -> tuple[Time, Time]:
@@ -304,12 +308,38 @@ def _of_batches(
         CorruptRecordError: an entry is damaged.
     """
     for kind, name, key in places:
-        fields = format.decode(kind, store.read(name), store.path(name))
-        format.check_name(store.path(name), fields, {"time": key[0].milliseconds})
-        streams = {int(stream): found for stream, found in fields.get(_PARTS[kind], {}).items()}
-        common = key[0], fields["at"], fields["epoch"], streams, fields.get("failures", 0)
-        yield LedgerEntry(kind, *common, name, names.acknowledged(name) in seen), key[1][0], _skipped(fields)
+        named = {"time": key[0].milliseconds}
+        entry, skipped = format.decode(kind, store.read(name), store.path(name), partial(_entry_of, kind, name, key[0]), named)
+        yield replace(entry, is_acknowledged=names.acknowledged(name) in seen), key[1][0], skipped
 
+
+def _entry_of(kind: str, name: str, time: Time, fields: format.Fields) -> tuple[LedgerEntry, tuple[SkippedRecord, ...]]:
+    """Return the entry that a batch has written, and the records that the batch has left out."""
+    streams = {int(stream): found for stream, found in fields.get(_PARTS[kind], {}).items()}
+    if kind == "lost":
+        streams = {stream: [_loss_of(loss) for loss in losses] for stream, losses in streams.items()}
+    elif kind == "given-up":
+        streams = {stream: dict(data) for stream, data in streams.items()}
+    failures = fields.get("failures", 0)
+    return LedgerEntry(kind, time, moment(fields["at"]), fields["epoch"], streams, failures, name), _skipped(fields)
+
+
+def _loss_of(fields: format.Fields) -> dict[str, Any]:
+    """Return a loss, in the input's own form. One whose fields have the names of a loss of offsets, and other types, is told as JSON."""
+    if all(isinstance(fields[name], kinds) for name, kinds in _OF_A_LOSS.items() if name in fields):
+        return dict(fields)
+    return {"cause": str(fields.get("cause", "")), "detail": json.dumps(fields, sort_keys=True)}
+
+
+_OF_A_LOSS: Mapping[str, type | UnionType] = {
+    "topic": str,
+    "partition": int,
+    "from": int,
+    "until": int | None,
+    "cause": str,
+    "detail": str,
+}
+"""The fields of a loss of offsets, with their types. Losses of an input of another kind have others."""
 
 _LeftOut: TypeAlias = tuple[Time, int, int, int, str, SkippedRecord]
 """Batch time, epoch of its plan, when and by the driver of which epoch the record was left out, name of the entry, record."""

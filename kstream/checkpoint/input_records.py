@@ -22,8 +22,6 @@ from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.errors import CheckpointError, CorruptRecordError, StorageError
 from kstream.storage import FileStore
 
-_RECORDS = EpochRecords(names.KEPT_OFFSETS, "kept-offsets")
-
 
 @dataclass(frozen=True, slots=True)
 class KeptOffsets:
@@ -45,10 +43,13 @@ def kept_fields(kept: KeptOffsets) -> dict[str, Any]:
     }
 
 
-def kept_of(fields: Mapping[str, Any]) -> KeptOffsets:
+def kept_of(fields: format.Fields) -> KeptOffsets:
     """Make the record from its fields: the inverse of `kept_fields`."""
     inputs = {int(number): data for number, data in fields["inputs"].items()}
     return KeptOffsets(fields["epoch"], {int(number): name for number, name in fields["streams"].items()}, inputs)
+
+
+_RECORDS = EpochRecords(names.KEPT_OFFSETS, "kept-offsets", kept_of)
 
 
 def read_kept(store: FileStore) -> KeptOffsets | None:
@@ -59,7 +60,7 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
         StorageError: the store failed.
     """
     try:
-        fields = _RECORDS.newest(store)
+        return _RECORDS.newest(store)
     except CorruptRecordError as e:
         path, reason = e.facts["path"], e.facts["reason"]
         raise CorruptRecordError(
@@ -68,7 +69,6 @@ def read_kept(store: FileStore) -> KeptOffsets | None:
             path=path,
             reason=reason,
         ) from e
-    return None if fields is None else kept_of(fields)
 
 
 def write_kept(store: FileStore, kept: KeptOffsets) -> None:
@@ -102,7 +102,12 @@ def write_connections(store: FileStore, streams: Mapping[int, tuple[str, Mapping
 def read_connections(store: FileStore, kind: str) -> dict[int, dict[str, Any]]:
     """Read the parameters of the inputs of a kind: stream number → parameters. Empty if the record is missing, damaged or unreadable."""
     try:
-        streams = format.decode(_CONNECTIONS, store.read(names.CONNECTIONS), store.path(names.CONNECTIONS))["streams"]
+        found = format.decode(_CONNECTIONS, store.read(names.CONNECTIONS), store.path(names.CONNECTIONS), _connections_of)
     except (CheckpointError, StorageError):
         return {}
-    return {int(number): dict(stream["params"]) for number, stream in streams.items() if stream["input"] == kind}
+    return {number: params for number, (input_kind, params) in found.items() if input_kind == kind}
+
+
+def _connections_of(fields: format.Fields) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Make the kinds and the parameters of the inputs, by stream number, from the fields of their record."""
+    return {int(number): (stream["input"], dict(stream["params"])) for number, stream in fields["streams"].items()}

@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import names
+from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import positive
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.storage import FileStore
-
-_RECORDS = EpochRecords(names.INTERVAL_CHANGES, "interval-change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,14 @@ class IntervalChange:
     after: Time
     zero_time: Time
     interval: Duration
+
+
+def _change_of(fields: format.Fields) -> tuple[int, IntervalChange]:
+    """Return the epoch of a record, and the change."""
+    return fields["epoch"], IntervalChange(Time(fields["after"]), Time(fields["zero_time"]), positive(fields["interval"]))
+
+
+_RECORDS = EpochRecords(names.INTERVAL_CHANGES, "interval-change", _change_of)
 
 
 def write_change(store: FileStore, epoch: int, change: IntervalChange) -> None:
@@ -50,10 +57,9 @@ def read_change(store: FileStore) -> IntervalChange | None:
         CorruptRecordError: the record is damaged.
         StorageError: the store failed.
     """
-    fields = _RECORDS.newest(store)
-    if fields is None:
+    newest = _RECORDS.newest(store)
+    if newest is None:
         return None
     plans = (key[1][0] for key in map(names.parse_key, store.list(names.PLANS)) if key is not None)
-    if fields["epoch"] < max(plans, default=0):
-        return None
-    return IntervalChange(Time(fields["after"]), Time(fields["zero_time"]), Duration(fields["interval"]))
+    epoch, change = newest
+    return None if epoch < max(plans, default=0) else change

@@ -57,6 +57,7 @@ STOP = "stop"
 INTERVAL_CHANGES = "interval-changes"
 
 _STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
+_IN_STATE = re.compile(rf"{STATE}/[\w~%-][\w~%.-]*", re.ASCII)
 
 
 def key(time: Time, *numbers: int) -> str:
@@ -67,7 +68,7 @@ def key(time: Time, *numbers: int) -> str:
 def parse_key(name: str) -> tuple[Time, tuple[int, ...]] | None:
     """Parse the time and the other numbers of a key, such as epochs; None for any other file in the folder."""
     parts = name.split("-")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
         return None
     return Time(int(parts[0])), tuple(int(part) for part in parts[1:])
 
@@ -134,7 +135,7 @@ def epochs_of(listed: Iterable[str]) -> list[int]:
     Args:
         listed: the names in the folder.
     """
-    return sorted(int(name) for name in listed if name.isdigit())
+    return sorted(int(name) for name in listed if name.isdecimal())
 
 
 def state_prefix(time: Time, epoch: int, stream: str) -> str:
@@ -159,6 +160,11 @@ def parse_state(name: str) -> tuple[Time, int, str] | None:
     return None if match is None else (Time(int(match[1])), int(match[2]), unquote(match[3]))
 
 
+def is_state(name: str) -> bool:
+    """Return whether a name that a record holds is one of a file in the folder of states."""
+    return _IN_STATE.fullmatch(name) is not None
+
+
 def epoch(number: int) -> str:
     """Return the name of the record of an epoch."""
     return f"epoch-{number}"
@@ -167,4 +173,4 @@ def epoch(number: int) -> str:
 def parse_epoch(name: str) -> int | None:
     """Parse the epoch of an epoch record's name; None for any other file."""
     prefix, _, number = name.partition("-")
-    return int(number) if prefix == "epoch" and number.isdigit() else None
+    return int(number) if prefix == "epoch" and number.isdecimal() else None

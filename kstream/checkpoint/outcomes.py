@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from kstream.batch import BatchDelays, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
-from kstream.errors import MissingFileError
+from kstream.checkpoint.declared_types import moment
+from kstream.errors import MissingFileError, StorageError
 from kstream.storage import FileStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,16 @@ def read_completion(store: FileStore, time: Time, plan_epoch: int) -> Completion
         CorruptRecordError: the record is damaged.
         StorageError: the store failed.
     """
-    fields = _read(store, "done", names.done(time, plan_epoch), time)
-    if fields is None:
-        return None
+    return _read(store, "done", names.done(time, plan_epoch), time, _completion_of)
+
+
+def _completion_of(fields: format.Fields) -> Completion:
+    """Make a completion from its fields."""
     errors = {int(stream): [(kind[0], kind[1], kind[2]) for kind in kinds] for stream, kinds in fields.get("errors", {}).items()}
     counts = {int(stream): found for stream, found in fields.get("counts", {}).items()}
     skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
     num_bytes = {int(stream): found for stream, found in fields.get("bytes", {}).items()}
-    return Completion(fields["at"], fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes)
+    return Completion(moment(fields["at"]), fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes)
 
 
 def delays_fields(delays: BatchDelays) -> list[int]:
@@ -73,7 +79,7 @@ def delays_fields(delays: BatchDelays) -> list[int]:
     return [delays.scheduling_ms, delays.processing_ms, *([delays.tries] if delays.tries > 1 else [])]
 
 
-def delays_of(fields: Mapping[str, Any]) -> BatchDelays | None:
+def delays_of(fields: format.Fields) -> BatchDelays | None:
     """Make the delays from the fields of a completion or of a row of the history; None if they have none."""
     stored = fields.get("delays")
     return None if stored is None else BatchDelays(*stored[:3])
@@ -90,7 +96,7 @@ def failure_names(store: FileStore) -> dict[tuple[Time, int], list[str]]:
 
 
 def read_failure(store: FileStore, name: str) -> Failure | None:
-    """Read the record of a failure; None if clean-up has removed it. Blocks: one read.
+    """Read the record of a failure; None if clean-up has removed it, or if only another user may read it. Blocks: one read.
 
     Args:
         store: the checkpoint.
@@ -102,15 +108,23 @@ def read_failure(store: FileStore, name: str) -> Failure | None:
     """
     key = names.parse_key(name.partition("/")[2])
     assert key is not None
-    fields = _read(store, "failed", name, key[0])
-    return None if fields is None else Failure(fields["at"], fields["epoch"], fields["reason"])
-
-
-def _read(store: FileStore, kind: str, name: str, time: Time) -> dict[str, Any] | None:
-    """Return the fields of a record of a batch; None if there is none."""
     try:
-        fields = format.decode(kind, store.read(name), store.path(name))
+        return _read(store, "failed", name, key[0], _failure_of)
+    except StorageError as e:
+        if e.facts.get("errno") != errno.EACCES:
+            raise
+        return None
+
+
+def _failure_of(fields: format.Fields) -> Failure:
+    """Make the record of a failure from its fields."""
+    return Failure(moment(fields["at"]), fields["epoch"], fields["reason"])
+
+
+def _read(store: FileStore, kind: str, name: str, time: Time, make: Callable[[format.Fields], T]) -> T | None:
+    """Return what a record of a batch stands for; None if there is none."""
+    try:
+        data = store.read(name)
     except MissingFileError:
         return None
-    format.check_name(store.path(name), fields, {"time": time.milliseconds})
-    return fields
+    return format.decode(kind, data, store.path(name), make, {"time": time.milliseconds})

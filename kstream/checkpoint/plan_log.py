@@ -24,6 +24,7 @@ from kstream.batch import BatchDelays, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, history, names, settled
+from kstream.checkpoint.declared_types import moment
 from kstream.checkpoint.format import encode_plan, read_plan
 from kstream.checkpoint.history import replay_command
 from kstream.checkpoint.outcomes import delays_fields
@@ -67,6 +68,12 @@ def take_epoch(store: FileStore, at_ms: int) -> int:
             return number
         except AlreadyExistsError:
             number += 1
+
+
+def epoch_taken_ms(store: FileStore, epoch: int) -> int:
+    """Return when a driver has taken an epoch, in milliseconds since the Unix epoch. Blocks: one read. CorruptRecordError, StorageError."""
+    name = names.epoch(epoch)
+    return format.decode("epoch", store.read(name), store.path(name), lambda fields: moment(fields["at"]), {"epoch": epoch})
 
 
 def _newest_or(store: FileStore, known: int) -> int:
@@ -115,6 +122,7 @@ class PlanLog:
     ) -> None:
         plans = [] if contents is None else [contents.plans[time] for time in sorted(contents.plans)]
         self._store = store
+        self.url = store.url
         self._keep_history = keep_history
         self.epoch = epoch
         self._written: list[PlanKey] = [(plan.time, plan.epoch) for plan in plans]
@@ -136,6 +144,8 @@ class PlanLog:
         """Plans of batches that failed under this driver → the name of the record. It goes with the plan."""
         self._in_doubt: BatchPlan | None = None
         """The plan whose write has failed, and which may be stored nevertheless. Only the generator's thread uses it."""
+        self._void: Time | None = None
+        """The newest batch of which this driver has stored a tombstone. Only the generator's thread uses it."""
         self._lock = threading.Lock()
         """Never held during I/O."""
 
@@ -180,9 +190,18 @@ class PlanLog:
         stored = self._stored_or_tombstone(plan)
         self._in_doubt = None
         if not stored:
+            self._void = plan.time
             return None
         self._mark_durable(plan)
         return plan
+
+    def is_void(self, time: Time) -> bool:
+        """Return whether a tombstone has the name of this batch's plan: this driver can plan it no more.
+
+        Args:
+            time: a batch that is no older than those that were planned before.
+        """
+        return time == self._void
 
     def _mark_durable(self, plan: BatchPlan) -> None:
         """Note that a plan is durable."""
@@ -295,7 +314,7 @@ class PlanLog:
             time: the batch.
             plan_epoch: the epoch of its plan.
             at_ms: now, in milliseconds since the Unix epoch.
-            reason: the error; the first 2000 characters are stored.
+            reason: the error; the first 2000 characters are stored. It may say what no rule for secrets finds, so the record is private.
             states: the checkpoints of state that the record is to name. They were computed although an output failed.
 
         Returns:
@@ -308,7 +327,7 @@ class PlanLog:
         if states:
             fields["states"] = states_fields(states)
         name = names.failed(time, plan_epoch, self.epoch)
-        created = self._create(name, "failed", fields)
+        created = self._create(name, "failed", fields, private=True)
         with self._lock:
             self._failed[time, plan_epoch] = name
         return (states or {}) if created or not states else states_in(self._store, name, time)
@@ -475,10 +494,10 @@ class PlanLog:
         above = [] if oldest is None else [key for key in over if key[0] > oldest and key[0] >= low_watermark]
         return below, above
 
-    def _create(self, name: str, kind: str, fields: Mapping[str, object]) -> bool:
-        """Create a record; return False if its name is taken."""
+    def _create(self, name: str, kind: str, fields: Mapping[str, object], *, private: bool = False) -> bool:
+        """Create a record; return False if its name is taken. A private one is readable for its owner only, where the store can."""
         try:
-            self._store.create(name, format.encode(kind, dict(fields)))
+            self._store.create(name, format.encode(kind, dict(fields)), private=private)
         except AlreadyExistsError:
             return False
         return True
@@ -491,6 +510,7 @@ class NoLog:
     """
 
     epoch = 0
+    url = ""
 
     def write_plan(self, plan: BatchPlan) -> None:
         pass
@@ -505,6 +525,10 @@ class NoLog:
     def resolve_in_doubt_plan(self) -> BatchPlan | None:
         """Return None: no plan is ever in doubt."""
         return None
+
+    def is_void(self, time: Time) -> bool:
+        """Return False: a plan that is not stored needs no tombstone."""
+        return False
 
     def probe(self) -> None:
         pass

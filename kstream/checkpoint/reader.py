@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kstream.batch import BatchPlan, Json, SkippedRecord
+from kstream.batch import BatchPlan, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import positive
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.checkpoint.format import read_plan
 from kstream.checkpoint.input_records import KeptOffsets, read_kept
@@ -18,8 +19,6 @@ from kstream.checkpoint.settled import Settled, in_settled, read_settled
 from kstream.checkpoint.skip_request import by_stream, read_requests
 from kstream.errors import CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
-
-_TAKEOVERS = EpochRecords(names.ADOPTED, "adopted")
 
 PlanKey: TypeAlias = tuple[Time, int]
 """Batch time and epoch: the two parts of a plan's name."""
@@ -112,10 +111,6 @@ class LogContents:
                 return time, dict(self.plans[time].inputs[stream_id])
         return None
 
-    def kept_data(self, stream_id: int) -> Mapping[str, Json] | None:
-        """Return the kept offsets of a stream, as plan data; None without any. The newest plan wins for partitions that both have."""
-        return None if self.kept_offsets is None else self.kept_offsets.inputs.get(stream_id)
-
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
@@ -123,6 +118,14 @@ class Takeover:
 
     epoch: int = 0
     found: frozenset[PlanKey] = field(default_factory=frozenset[PlanKey])
+
+
+def _takeover_of(fields: format.Fields) -> Takeover:
+    """Make a takeover from the fields of its record."""
+    return Takeover(fields["epoch"], frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
+
+
+_TAKEOVERS = EpochRecords(names.ADOPTED, "adopted", _takeover_of)
 
 
 # -- reading a log
@@ -199,10 +202,14 @@ def read_left_out(store: FileStore, time: Time, plan_epoch: int) -> list[Skipped
     """Return the records that a batch has left out, by its completion; none if clean-up has removed that. Blocks: one read."""
     name = names.done(time, plan_epoch)
     try:
-        fields = format.decode("done", store.read(name), store.path(name))
+        data = store.read(name)
     except MissingFileError:
         return []
-    format.check_name(store.path(name), fields, {"time": time.milliseconds})
+    return format.decode("done", data, store.path(name), _left_out_of, {"time": time.milliseconds})
+
+
+def _left_out_of(fields: format.Fields) -> list[SkippedRecord]:
+    """Return the records that a completion names as left out."""
     return [SkippedRecord.from_json(row) for row in fields.get("skipped", ())]
 
 
@@ -393,8 +400,7 @@ def delete_superseded(store: FileStore, contents: LogContents, epoch: int) -> No
 
 def _newest_takeover(store: FileStore) -> Takeover:
     """Read the takeover record of the highest epoch; an empty one if there is none. One listing, one read."""
-    fields = _TAKEOVERS.newest(store)
-    return Takeover() if fields is None else Takeover(fields["epoch"], frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
+    return _TAKEOVERS.newest(store) or Takeover()
 
 
 # -- the meta record
@@ -410,11 +416,14 @@ def read_meta(store: FileStore) -> Meta | None:
     """Read the meta record and the newest change of the interval; None without a meta record. Blocks; CorruptRecordError, StorageError."""
     if not store.exists(names.META):
         return None
-    fields = format.decode("meta", store.read(names.META), store.path(names.META))
+    first = format.decode("meta", store.read(names.META), store.path(names.META), _meta_of)
     change = read_change(store)
-    if change is not None:
-        return Meta(change.zero_time, change.interval, change.after)
-    return Meta(Time(fields["zero_time"]), Duration(fields["interval"]))
+    return first if change is None else Meta(change.zero_time, change.interval, change.after)
+
+
+def _meta_of(fields: format.Fields) -> Meta:
+    """Make the meta record from its fields."""
+    return Meta(Time(fields["zero_time"]), positive(fields["interval"]))
 
 
 def check_meta(store: FileStore, meta: Meta | None, planned: Time | None) -> None:

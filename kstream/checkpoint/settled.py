@@ -112,11 +112,15 @@ def read_settled(store: FileStore) -> tuple[Settled, ...]:
             continue
         place = f"{names.SETTLED}/{name}"
         try:
-            fields = format.decode("settled", store.read(place), store.path(place))
+            data = store.read(place)
         except MissingFileError:  # its driver has replaced it since the listing
             return read_settled(store)
         named = {"after": key[0].milliseconds, "until": key[1][0], "epoch": key[1][1]}
-        format.check_name(store.path(place), fields, named)
-        plans = tuple(plan_of(plan) for plan in fields["plans"])
-        found.append(Settled(Time(fields["after"]), Time(fields["until"]), plans, fields["epoch"]))
+        found.append(format.decode("settled", data, store.path(place), _settled_of, named))
     return tuple(sorted(found, key=lambda s: (s.after, s.until)))
+
+
+def _settled_of(fields: format.Fields) -> Settled:
+    """Make an interval from the fields of its record."""
+    plans = tuple(plan_of(plan) for plan in fields["plans"])
+    return Settled(Time(fields["after"]), Time(fields["until"]), plans, fields["epoch"])

@@ -1,5 +1,7 @@
 """Whether a driver lives on a checkpoint, by its status record, by clocks, and by the driver itself if it has a port.
 
+On the machine of the driver its process tells at once that it is gone.
+
 A driver renews its status record every 20 s. So a record that is older than a minute is a sign that the driver is dead. But age is measured
 by clocks, and clocks may be wrong. So the store's date of the record counts, and a clock that differs is named. Someone who sees a renewal
 needs no clock.
@@ -16,16 +18,20 @@ from urllib.parse import unquote, urlsplit
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
+from kstream.checkpoint.driver_process import is_gone
 from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, read_status, status_of
+from kstream.checkpoint.format import made
 from kstream.checkpoint.plan_log import newest_epoch
 from kstream.checkpoint.reader import Meta
-from kstream.errors import MissingFileError
+from kstream.errors import CorruptRecordError, MissingFileError
 from kstream.storage import FileStore
 
 BEHIND_INTERVALS = 10
 """A driver is behind if its oldest batch has been due for so many intervals: as long as a graceful stop waits for a batch."""
 BEHIND_LEAST_S = 30.0
 """But not sooner than this: with short intervals ten of them are a pause of the garbage collector."""
+ON_TIME = 2
+"""The batches that a driver may be behind that is on time: one runs, and one has just become due."""
 SKEW_MS = 5000
 """Clocks that differ by more are named. A write to a slow store takes less."""
 ASK_S = 1.0
@@ -44,11 +50,13 @@ class Sign:
         status: the record.
         modified_ms: when it was written, by the clock of the store; None if the store does not know.
         now_ms: when it was read, by the clock of this machine.
+        is_gone: whether the process of the driver has surely ended without a word.
     """
 
     status: DriverStatus
     modified_ms: int | None
     now_ms: int
+    is_gone: bool = False
 
     @property
     def age_ms(self) -> int:
@@ -58,7 +66,7 @@ class Sign:
     @property
     def looks_alive(self) -> bool:
         """Whether the driver has renewed its record lately and has not ended, as far as the clocks can be trusted."""
-        return self.status.ended is None and self.age_ms <= GONE_MS
+        return self.status.ended is None and not self.is_gone and self.age_ms <= GONE_MS
 
     def skews(self) -> list[str]:
         """Return a sentence for each clock that differs from another by more than SKEW_MS."""
@@ -104,7 +112,10 @@ class Found:
         if status.epoch < self.epoch:
             return "fenced", f"fenced: {where} was fenced by epoch {self.epoch}, which has left no sign of life"
         if status.ended is not None:
-            return "ended", f"no driver runs: {where} ended {duration_text(self.sign.age_ms)} ago: {status.ended}"
+            ended = f"no driver runs: {where} ended {duration_text(self.sign.age_ms)} ago: {status.ended}"
+            return "ended", ended + _next_driver(status.is_followed)
+        if self.sign.is_gone:
+            return "dead", f"dead: the process of {where} is gone, and it did not say that it ended{_next_driver(status.supervised)}"
         return "dead", f"dead: {where} has not renewed its status for {duration_text(self.sign.age_ms)}, and did not say that it ended"
 
 
@@ -131,7 +142,7 @@ def read_sign(store: FileStore, now_ms: Callable[[], int] = _now_ms) -> Sign | N
         modified = store.modified_ms(names.of_epoch(names.STATUS, status.epoch))
     except MissingFileError:  # a new driver has removed it since
         return read_sign(store, now_ms)
-    return Sign(status, modified, now_ms())
+    return Sign(status, modified, now_ms(), status.ended is None and is_gone(status.pid, status.process))
 
 
 def find_driver(store: FileStore, wait: float, sleep: Callable[[float], None] = time.sleep, now_ms: Callable[[], int] = _now_ms) -> Found:
@@ -157,7 +168,7 @@ def find_driver(store: FileStore, wait: float, sleep: Callable[[float], None] = 
     answer = answer_of(sign.status)
     if answer is not None:
         sign = Sign(answer, None, answer.written_ms)
-    if sign.status.ended is None and sign.age_ms > GONE_MS and sign.status.epoch == epoch and wait > 0:
+    if sign.status.ended is None and not sign.is_gone and sign.age_ms > GONE_MS and sign.status.epoch == epoch and wait > 0:
         later = _renewed(store, sign, wait, sleep, now_ms)
         if newest_epoch(store) != epoch:
             return find_driver(store, wait, sleep, now_ms)
@@ -211,8 +222,8 @@ def answer_of(known: DriverStatus, monotonic: Callable[[], float] = time.monoton
     if known.metrics_url is None or known.ended is not None:
         return None
     try:
-        answer = status_of(json.loads(_body_of(known.metrics_url.removesuffix("/metrics") + "/status", monotonic)))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):  # nobody, or another program
+        answer = made(json.loads(_body_of(known.metrics_url.removesuffix("/metrics") + "/status", monotonic)), known.metrics_url, status_of)
+    except (OSError, ValueError, RecursionError, CorruptRecordError):  # nobody, or another program
         return None
     same = (answer.host, answer.pid, answer.epoch, answer.started_ms) == (known.host, known.pid, known.epoch, known.started_ms)
     return answer if same else None
@@ -296,9 +307,14 @@ def judge(status: DriverStatus, max_behind: float | None = None) -> tuple[str, s
     most = max(BEHIND_INTERVALS * status.interval.seconds, BEHIND_LEAST_S) if max_behind is None else max_behind
     if status.failed or status.waiting:
         return "failing", _failing(status.failed, status.waiting)
+    if status.state_error is not None:
+        return "failing", f"failing: the state cannot be written, and each batch tries it again: {status.state_error}"
+    late = status.batches_behind(status.written_ms) > ON_TIME
     if seconds > most:
-        return "behind", f"behind: the oldest batch has been due for {duration_text(seconds * 1000)}, longer than {most:g} s"
-    return "well", "well: batches succeed, and none is late"
+        due = f"the oldest batch has been due for {duration_text(seconds * 1000)}, longer than {most:g} s"
+        return "behind", f"behind: {due}" + (f". {_catching_up(status)}" if late else "")
+    succeed = "well: batches succeed" if status.recent else "well: no batch has ended yet"
+    return "well", f"{succeed}. {_catching_up(status)}" if late else f"{succeed}, and none is late"
 
 
 def behind_without_driver(meta: Meta | None, last_planned: Time | None, pending: Sequence[Time], now_ms: int) -> tuple[float, int]:
@@ -320,11 +336,23 @@ def behind_without_driver(meta: Meta | None, last_planned: Time | None, pending:
 # -- in words
 
 
+def _next_driver(comes: bool) -> str:
+    """Return what follows the end of a driver, as a sentence after its own; "" if no supervisor starts the next one."""
+    return ". `kstream run` starts the next one within a minute, if it still runs and a restart can help" if comes else ""
+
+
 def _failing(failed: int, waiting: int) -> str:
     """Return the sentence about batches that have failed, and batches that wait for a retry or for an earlier one; one number may be 0."""
     failures = [f"{_batches(failed)} failed"] if failed else []
     waits = [f"{_batches(waiting)} {'waits' if waiting == 1 else 'wait'} for a retry or for an earlier batch"] if waiting else []
     return "failing: " + ", ".join([*failures, *waits])
+
+
+def _catching_up(status: DriverStatus) -> str:
+    """Return the sentence about a driver that is behind: how far, and how long its records take at the speed of the last batches."""
+    records, rate = sum(lag.records for lag in status.lag), status.processing_rate
+    behind = f"It catches up, {_batches(status.batches_behind(status.written_ms))} and {records:,} records behind"
+    return f"{behind}, about {records / rate:,.0f} s" if records and rate else behind
 
 
 def _batches(number: int) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kstream.batch import SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import moment
 from kstream.errors import AlreadyExistsError, CorruptRecordError
 from kstream.storage import FileStore
 
@@ -95,18 +96,28 @@ def read_requests(store: FileStore, wanted: Callable[[Time, int], bool]) -> list
 
 def _read(store: FileStore, name: str) -> SkipRequest:
     """Read one request. CorruptRecordError if it is damaged, or that of another record."""
-    fields = format.decode(_KIND, store.read(name), store.path(name))
-    request = SkipRequest(
-        Time(fields["time"]), fields["epoch"], SkippedRecord.from_json(fields), fields["at"], fields["asked_by"], fields["reason"]
-    )
+    request = format.decode(_KIND, store.read(name), store.path(name), _request_of)
     if request.name != name:
-        inside = {key: fields[key] for key in ("time", "epoch", "stream", "partition", "offset")}
+        record = request.record
+        inside = {
+            "time": request.time.milliseconds,
+            "epoch": request.epoch,
+            "stream": record.stream,
+            "partition": record.partition,
+            "offset": record.offset,
+        }
         named = names.parse_skipped(name.partition("/")[2])
         assert named is not None
         format.check_name(store.path(name), inside, dict(zip(inside, (named[0].milliseconds, *named[1]), strict=True)))
         reason = f"holds a request for topic {request.record.topic}, of which its name is not"
         raise CorruptRecordError(f"{store.path(name)} {reason}: move it out of the checkpoint.", path=store.path(name), reason=reason)
     return request
+
+
+def _request_of(fields: format.Fields) -> SkipRequest:
+    """Make a request from its fields."""
+    record, at_ms = SkippedRecord.from_json(fields), moment(fields["at"])
+    return SkipRequest(Time(fields["time"]), fields["epoch"], record, at_ms, fields["asked_by"], fields["reason"])
 
 
 def by_stream(records: Iterable[SkippedRecord], numbers: Mapping[int, int] | None) -> dict[int, list[SkippedRecord]]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kstream.batch import StateCheckpoint
-from kstream.batch_time import Duration, Time
+from kstream.batch_time import Time
 from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import positive
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.checkpoint.reader import LogContents
-from kstream.errors import CorruptRecordError, MissingFileError
+from kstream.errors import CorruptRecordError, MissingFileError, StorageError
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
-
-_GONE = EpochRecords(names.GONE_STATES, "gone-states")
 
 States: TypeAlias = Mapping[str, StateCheckpoint]
 """Id of the state stream → its checkpoint of state."""
@@ -37,12 +37,26 @@ def states_fields(states: States) -> dict[str, Any]:
     }
 
 
-def states_of(fields: Mapping[str, Any]) -> dict[str, StateCheckpoint]:
+def states_of(fields: format.Fields) -> dict[str, StateCheckpoint]:
     """Make the states from their fields: the inverse of `states_fields`."""
-    return {
-        stream: StateCheckpoint(Time(s["time"]), tuple(s["files"]), s["hashing"], Duration(s["window"]) if "window" in s else None)
-        for stream, s in fields.items()
-    }
+    return {stream: _state_of(state) for stream, state in fields.items()}
+
+
+def _state_of(fields: format.Fields) -> StateCheckpoint:
+    """Make one state. ValueError if it names a file that is none of a state: such a file would be read, or deleted."""
+    for file in fields["files"]:
+        if not names.is_state(file):
+            raise ValueError(f"{file!r} is no name of a file in {names.STATE}/")
+    window = positive(fields["window"]) if "window" in fields else None
+    return StateCheckpoint(Time(fields["time"]), tuple(fields["files"]), fields["hashing"], window)
+
+
+def _gone_of(fields: format.Fields) -> dict[str, StateCheckpoint]:
+    """Make the states that were set aside from the fields of their record."""
+    return states_of(fields["states"])
+
+
+_GONE = EpochRecords(names.GONE_STATES, "gone-states", _gone_of)
 
 
 def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, StateCheckpoint]:
@@ -60,14 +74,19 @@ def states_in(store: FileStore, name: str, time: Time) -> dict[str, StateCheckpo
 
     Raises:
         CorruptRecordError: the record is damaged.
-        StorageError: the store failed.
+        StorageError: the store failed, or only another user may read the record.
     """
     try:
-        fields = format.decode(name.partition("/")[0], store.read(name), store.path(name))
+        data = store.read(name)
     except MissingFileError:
         return {}
-    format.check_name(store.path(name), fields, {"time": time.milliseconds})
-    return states_of(fields.get("states", {}))
+    except StorageError as e:
+        if e.facts.get("errno") != errno.EACCES:
+            raise
+        remedy = "run the job as the user who has written it, or give its files to this user (chown)"
+        raise StorageError(f"{e.message}. The records of failed batches are private: {remedy}", **e.facts) from e
+    named = {"time": time.milliseconds}
+    return format.decode(name.partition("/")[0], data, store.path(name), lambda fields: states_of(fields.get("states", {})), named)
 
 
 def newest_states(store: FileStore, streams: Container[str]) -> dict[str, list[StateCheckpoint]]:
@@ -180,9 +199,9 @@ def _read_gone(store: FileStore) -> tuple[dict[str, StateCheckpoint], tuple[int,
     epochs = _GONE.epochs(store)
     gone: dict[str, StateCheckpoint] = {}
     for epoch in epochs:
-        fields = _GONE.read(store, epoch)
-        if fields is not None:  # else its states had been forgotten, and their files deleted, before the record was
-            gone.update(states_of(fields["states"]))
+        states = _GONE.read(store, epoch)
+        if states is not None:  # else its states had been forgotten, and their files deleted, before the record was
+            gone.update(states)
     return gone, tuple(epochs)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kstream.checkpoint import names
+from kstream.checkpoint import format, names
+from kstream.checkpoint.declared_types import moment
 from kstream.checkpoint.epoch_records import EpochRecords
 from kstream.storage import FileStore
-
-_RECORDS = EpochRecords(names.STOP, "stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,14 @@ class StopRequest:
     at_ms: int
     asked_by: str
     now: bool = False
+
+
+def _request_of(fields: format.Fields) -> StopRequest:
+    """Make a request from the fields of its record."""
+    return StopRequest(fields["epoch"], moment(fields["at"]), fields["asked_by"], fields["now"])
+
+
+_RECORDS = EpochRecords(names.STOP, "stop", _request_of)
 
 
 def ask_to_stop(store: FileStore, request: StopRequest) -> StopRequest:
@@ -59,8 +66,7 @@ def read_stop(store: FileStore, epoch: int) -> StopRequest | None:
         CorruptRecordError: the record is damaged, or of another driver.
         StorageError: the store failed.
     """
-    fields = _RECORDS.read(store, epoch)
-    return None if fields is None else StopRequest(fields["epoch"], fields["at"], fields["asked_by"], fields["now"])
+    return _RECORDS.read(store, epoch)
 
 
 def drop_stops_before(store: FileStore, epoch: int) -> None:

@@ -68,15 +68,20 @@ def read_graph(store: FileStore) -> GraphRecord | None:
         return None
     path = store.path(names.GRAPH)
     try:
-        fields = format.decode(_KIND, data, path)
+        python, record = format.decode(_KIND, data, path, _record_of)
     except FormatVersionError as e:
         raise not_restored(path, str(e)) from e
     except CheckpointError as e:
         raise not_restored(path, "the file is damaged") from e
-    if fields["python"] != python_version():
-        raise not_restored(path, f"Python {fields['python']} pickled its functions, and this is Python {python_version()}")
+    if python != python_version():
+        raise not_restored(path, f"Python {python} pickled its functions, and this is Python {python_version()}")
+    return record
+
+
+def _record_of(fields: format.Fields) -> tuple[str, GraphRecord]:
+    """Return the Python that has pickled the functions, and the record."""
     workers, driver = (base64.b64decode(fields[name]) for name in ("worker_functions", "driver_functions"))
-    return GraphRecord(fields["graph"], fields["on_workers"], workers, driver)
+    return fields["python"], GraphRecord(fields["graph"], fields["on_workers"], workers, driver)
 
 
 def remove_graph(store: FileStore) -> int | None:
@@ -111,5 +116,5 @@ def _version(data: bytes) -> int:
     """Return the version in a record; 0 if it cannot be read."""
     try:
         return int(json.loads(data)["version"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0

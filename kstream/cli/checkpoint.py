@@ -14,11 +14,12 @@ from rich.table import Table
 
 from kstream.batch import BatchPlan, SkippedRecord, StateCheckpoint
 from kstream.batch_time import Time
-from kstream.checkpoint import LogContents, Meta, format, names, read_log
+from kstream.checkpoint import LogContents, Meta, names, read_log
+from kstream.checkpoint.plan_log import epoch_taken_ms
 from kstream.checkpoint.state_log import stored_states
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, plan_text
-from kstream.cli.terminal import batch_moment, clear_errors, table_console
+from kstream.cli.terminal import batch_moment, clear_errors, echo, table_console
 from kstream.errors import MissingFileError
 from kstream.storage import FileStore
 
@@ -79,7 +80,7 @@ def show(path: str, as_json: bool, last: int | None, show_all: bool) -> None:
         epochs = read_epochs(store)
         states = read_states(store, contents, last)
     if as_json:
-        click.echo(json.dumps(as_data(store.url, contents, epochs, states, last), indent=2))
+        echo(json.dumps(as_data(store.url, contents, epochs, states, last), indent=2))
     else:
         _print(store.url, contents, epochs, states, last)
 
@@ -87,8 +88,7 @@ def show(path: str, as_json: bool, last: int | None, show_all: bool) -> None:
 def read_epochs(store: FileStore) -> list[tuple[int, int]]:
     """Return (epoch, time of the start in ms since 1970) for every driver that has started here, oldest first. Reads the store."""
     numbers = sorted(n for n in map(names.parse_epoch, store.list()) if n is not None)
-    records = ((n, names.epoch(n)) for n in numbers)
-    return [(n, int(format.decode("epoch", store.read(name), store.path(name))["at"])) for n, name in records]
+    return [(n, epoch_taken_ms(store, n)) for n in numbers]
 
 
 def read_states(store: FileStore, contents: LogContents, last: int | None) -> States:

@@ -16,7 +16,7 @@ from kstream.checkpoint import LogContents, read_log
 from kstream.cli.checkpoint import state_of
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import PlanData, newest_plans, open_existing, plan_text, ranges_of
-from kstream.cli.terminal import batch_moment, clear_errors, count, table_console
+from kstream.cli.terminal import batch_moment, clear_errors, count, echo, table_console
 from kstream.connectors import Partition
 
 MOST_ROWS = 20
@@ -41,10 +41,10 @@ def diff_command(first: str, second: str, as_json: bool) -> None:
         sides = [Side.of(read_log(open_existing(path))) for path in (first, second)]
     found = differences(*sides)
     if as_json:
-        click.echo(json.dumps({"first": first, "second": second, **found}, indent=2))
+        echo(json.dumps({"first": first, "second": second, **found}, indent=2))
     elif found["same"]:
         batches = count(len(sides[0].batches), "batch")
-        click.echo(f"nothing differs: {batches}, with their ranges and states, and the offsets reached are the same")
+        echo(f"nothing differs: {batches}, with their ranges and states, and the offsets reached are the same")
     else:
         _print(first, second, found, sides[0].interval)
     raise SystemExit(0 if found["same"] else 1)

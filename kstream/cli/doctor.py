@@ -3,50 +3,68 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from kstream.checkpoint import LogContents, read_log
+from kstream.checkpoint import LogContents, names, read_log
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.cli.checks import Check, Verdict, driver_clock_check, java_check, store_checks, versions_check, versions_here
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import Connections, connection_options, newest_plans, tools_of
 from kstream.cli.spark_checks import executors_checks
-from kstream.cli.terminal import clear_errors, count, one_line
+from kstream.cli.submit_options import submit_options
+from kstream.cli.terminal import clear_errors, count, echo, one_line
 from kstream.errors import KStreamError
 from kstream.spark.checkpoint_store import open_checkpoint
-from kstream.storage import FileStore
+from kstream.spark.executor_questions import ExecutorQuestions, StreamConnection, questions_about
+from kstream.spark.submit_args import SUBMIT_ARGS, SubmitOptions, given_names
+from kstream.storage import FileStore, LocalFileStore
 
 
 @click.command("doctor")
 @click.argument("path", required=False)
 @click.option("--spark", is_flag=True, help="Also start Spark, and look at the executors by one small job.")
+@submit_options
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def doctor_command(
-    path: str | None, spark: bool, bootstrap: str | None, params: tuple[str, ...], params_file: str | None, as_json: bool
+    path: str | None,
+    spark: bool,
+    master: str | None,
+    py_files: str | None,
+    archives: str | None,
+    files: str | None,
+    bootstrap: str | None,
+    params: tuple[str, ...],
+    params_file: str | None,
+    as_json: bool,
 ) -> None:
     """Check what a job needs: Java, versions, the store of its checkpoint, clocks, disk, brokers; with --spark also the executors.
 
     PATH is a checkpoint, or where one will be. The store is tested with a file that is deleted again; a living driver is not disturbed.
+    With --spark each executor tells its versions, and whether it reaches PATH and the brokers. Give the options of `kstream run` then.
 
     Exit code 0: all is well. 1: a check has failed or warns; its line says what to do. 3: the checkpoint cannot be read.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        checks = _checks(path, spark, lambda store: Connections(store, bootstrap, params, params_file))
+        submit = SubmitOptions.of(master, py_files, archives, files)
+        submit.check()
+        checks = _checks(path, submit if spark else None, lambda store: Connections(store, bootstrap, params, params_file))
     code = code_of(checks)
-    click.echo(json.dumps(as_data(checks, code), indent=2) if as_json else "\n".join(in_words(checks)))
+    echo(json.dumps(as_data(checks, code), indent=2) if as_json else "\n".join(in_words(checks)))
     raise SystemExit(int(code))
 
 
-def _checks(path: str | None, spark: bool, connections: Callable[[FileStore], Connections]) -> list[Check]:
+def _checks(path: str | None, submit: SubmitOptions | None, connections: Callable[[FileStore], Connections]) -> list[Check]:
     """Run all checks. Blocks.
 
     Args:
         path: the checkpoint; None for none.
-        spark: whether to start Spark.
+        submit: the options for Spark; None not to start it.
         connections: gives the connection parameters of a checkpoint's streams.
 
     Raises:
@@ -54,51 +72,77 @@ def _checks(path: str | None, spark: bool, connections: Callable[[FileStore], Co
     """
     here = versions_here()
     checks = [java_check(), versions_check(here)]
-    if path is not None:
+    store, streams = None, list[StreamConnection]()
+    if path is None:
+        checks.append(Check("checkpoint", Verdict.NOT_CHECKED, "without PATH"))
+    else:
         store = open_checkpoint(path)
         there = has_checkpoint(store)
         checks.append(Check("checkpoint", Verdict.OK, store.url if there else f"{store.url} has none yet: no stream has started there"))
         checks += store_checks(store)
         if there:
             checks.append(driver_clock_check(store))
-            checks += _streams(read_log(store), connections(store))
-    if not spark:
+            of_streams, streams = _streams(read_log(store), connections(store))
+            checks += of_streams
+    if submit is None:
         return [*checks, Check("executors", Verdict.NOT_CHECKED, "without --spark")]
     if any(check.verdict is Verdict.FAILED for check in checks[:2]):
         return [*checks, Check("executors", Verdict.NOT_CHECKED, "Spark cannot start without Java and pyspark")]
-    return [*checks, *_with_spark(lambda sc: executors_checks(here, sc))]
+    return [*checks, *_with_spark(submit, lambda sc: _on_executors(here, sc, store, streams))]
 
 
-def _streams(contents: LogContents, connections: Connections) -> list[Check]:
-    """Look at the brokers of each stream whose connector can. Blocks."""
-    checks: list[Check] = []
+def _on_executors(here: Mapping[str, str], sc: Any, store: FileStore | None, streams: Sequence[StreamConnection]) -> list[Check]:
+    """Ask the executors."""
+    if store is None:
+        return executors_checks(here, sc)
+    if isinstance(store, LocalFileStore) and not Path(store.url).is_dir():
+        unmade = Check("executors, checkpoint", Verdict.NOT_CHECKED, f"{store.url} does not exist yet: the first start makes it")
+        return [*executors_checks(here, sc, ExecutorQuestions(streams=streams)), unmade]
+    with questions_about(store, streams) as questions:
+        return executors_checks(here, sc, questions, has_state=bool(store.list(names.STATE)))
+
+
+def _streams(contents: LogContents, connections: Connections) -> tuple[list[Check], list[StreamConnection]]:
+    """Look at the brokers of each stream whose connector can. Blocks.
+
+    Returns:
+        The checks, and the streams whose brokers can be asked.
+    """
+    checks, streams = list[Check](), list[StreamConnection]()
     for number, data in newest_plans(contents).items():
         connector = tools_of(data)
         if connector is None:
             continue
         try:
-            findings = connector.examine(connections.parameters_of(number, connector), data)
+            parameters = connections.parameters_of(number, connector)
+            findings = connector.examine(parameters, data)
         except KStreamError as e:  # parameters that are not stored, or a tool that is not offered
             checks.append(Check(f"stream {number}", Verdict.NOT_CHECKED, one_line(e)))
             continue
+        streams.append(StreamConnection(number, connector, parameters, data))
         checks += [Check(f"stream {number}, {f.name}", Verdict(f.verdict), " ".join(f.seen.split()), f.remedy) for f in findings]
-    return checks
+    return checks, streams
 
 
-def _with_spark(look: Callable[[Any], list[Check]]) -> list[Check]:
-    """Start Spark as kstream does, with the settings of spark-submit and spark-defaults.conf, for the call of `look`. Blocks."""
+def _with_spark(submit: SubmitOptions, look: Callable[[Any], list[Check]]) -> list[Check]:
+    """Start Spark as `kstream run` does, with the settings of spark-submit and spark-defaults.conf, for the call of `look`. Blocks."""
     from pyspark import SparkConf
 
+    from kstream.cli.cluster_start import ClusterStart
     from kstream.spark.spark_context import make_spark_context
 
-    conf = SparkConf()
+    start = ClusterStart.prepare(submit)
+    given = given_names(os.environ.get(SUBMIT_ARGS, ""), os.environ)
+    conf = SparkConf()  # without a JVM it knows nothing of what was given
     for key, value in (("spark.app.name", "kstream doctor"), ("spark.master", "local[2]"), ("spark.ui.showConsoleProgress", "false")):
-        conf.setIfMissing(key, value)
+        if key not in given:
+            conf.setIfMissing(key, value)
     try:
         sc = make_spark_context(conf)
     except Exception as e:  # py4j's and Spark's errors have no common type
         return [Check("executors", Verdict.FAILED, f"Spark does not start: {one_line(e)}", "Read Spark's log above.")]
     try:
+        start.settle_python(sc)
         return look(sc)
     finally:
         sc.stop()
@@ -128,5 +172,6 @@ def in_words(checks: Sequence[Check]) -> list[str]:
             lines.append(f"{'':<12} {check.remedy}")
     failed = sum(check.verdict is Verdict.FAILED for check in checks)
     warned = sum(check.verdict is Verdict.WARNING for check in checks)
-    last = f"{count(failed, 'check')} failed, {count(warned, 'warning')}" if failed or warned else "all is well, as far as it was checked"
-    return [*lines, last]
+    left_out = ", ".join(check.name for check in checks if check.verdict is Verdict.NOT_CHECKED)
+    last = f"{count(failed, 'check')} failed, {count(warned, 'warning')}" if failed or warned else "all is well"
+    return [*lines, f"{last}; not checked: {left_out}" if left_out else last]

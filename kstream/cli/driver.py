@@ -10,13 +10,17 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Time
+from kstream.checkpoint.given_path import given_checkpoint
 from kstream.checkpoint.offline import forget_batch, forget_missing
+from kstream.checkpoint.reader import newest_plan
+from kstream.cli.cluster_start import ClusterStart
 from kstream.cli.exit_codes import RunCode
 from kstream.cli.job import load_setup, ship
-from kstream.cli.terminal import one_line, require_pyspark
+from kstream.cli.terminal import echo, one_line, require_pyspark
 from kstream.errors import (
     CheckpointError,
     ConfigurationError,
@@ -31,6 +35,7 @@ from kstream.errors import (
 )
 from kstream.public_call import frames_of_the_user, was_refused
 from kstream.spark.checkpoint_store import open_checkpoint
+from kstream.spark.submit_args import NO_OPTIONS, SubmitOptions
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext
@@ -58,7 +63,15 @@ class End:
     traceback: str = ""
 
 
-def run_driver(job: str, path: str, forget_ms: int | None = None, allow: Sequence[str] = (), verbose: bool = False) -> End:
+def run_driver(
+    job: str,
+    path: str,
+    forget_ms: int | None = None,
+    allow: Sequence[str] = (),
+    verbose: bool = False,
+    submit: SubmitOptions = NO_OPTIONS,
+    supervised: bool = False,
+) -> End:
     """Run a job from its checkpoint. Blocks until the context has stopped, and stops it after an error or Ctrl-C.
 
     Args:
@@ -67,22 +80,30 @@ def run_driver(job: str, path: str, forget_ms: int | None = None, allow: Sequenc
         forget_ms: the batch time whose plans are set aside before the start; None for none.
         allow: the values of `--allow`.
         verbose: print the traceback of an error.
+        submit: the options for Spark.
+        supervised: whether a supervisor has started this driver, and starts the next one.
     """
     context: StreamingContext | None = None
     started = False
     try:
         require_pyspark()
+        cluster = ClusterStart.prepare(submit)
         if forget_ms is not None:
             forget(path, forget_ms)
-        context = _make(load_setup(job), path, allow)
+        with given_checkpoint(path):
+            context = _make(load_setup(job), path, allow, submit)
+        cluster.check(context, path)
+        context.is_supervised = supervised
         context.start()
         started = True
         await_end(context)
     except BaseException as e:
         if verbose and not isinstance(e, SystemExit | KeyboardInterrupt):
-            traceback.print_exc(file=sys.stderr)
-        end = end_of(e, started, _has_lost_its_jvm(e))
-        _stop(context, stop_spark=end.code is not RunCode.LOST_JVM)
+            echo(traceback.format_exc(), err=True, nl=False)
+        end = end_of(e, started, _has_lost_its_jvm(e), partial(_has_run, path))
+        if context is not None:
+            context.is_started_again = supervised and not end.code.final  # a request to stop that comes now changes that no more
+        _stop(context, started, stop_spark=end.code is not RunCode.LOST_JVM)
         return end
     logger.info("job stopped")
     return End(RunCode.ENDED)
@@ -108,7 +129,7 @@ def await_end(context: StreamingContext) -> None:
         context.await_stop()  # every later `awaitTermination` would raise this error again, at once
 
 
-def _make(setup: Callable[[], Any], path: str, allow: Sequence[str]) -> StreamingContext:
+def _make(setup: Callable[[], Any], path: str, allow: Sequence[str], submit: SubmitOptions) -> StreamingContext:
     """Make the context of the job, and send the file of the job to executors. Raises as `getOrCreate`."""
     from kstream.context import StreamingContext
     from kstream.context.factories import services_of_context
@@ -116,15 +137,16 @@ def _make(setup: Callable[[], Any], path: str, allow: Sequence[str]) -> Streamin
     context = StreamingContext.getOrCreate(path, setup)
     if allow:
         services_of_context(context).settings.override("spark.streaming.kstream.recovery.allow", ",".join(allow))
-    ship(setup, context)
+    ship(setup, context, submit.modules)
     return context
 
 
-def _stop(context: StreamingContext | None, stop_spark: bool) -> None:
+def _stop(context: StreamingContext | None, started: bool, stop_spark: bool) -> None:
     """Stop a context, if there is one, after an error. A further error is logged: the first one is the reason of the end.
 
     Args:
         context: the context, or None.
+        started: whether its start has succeeded. A start that fails has stopped all but Spark.
         stop_spark: whether to stop Spark, too. Without a JVM, pyspark would only warn.
     """
     if context is None:
@@ -134,18 +156,22 @@ def _stop(context: StreamingContext | None, stop_spark: bool) -> None:
             from kstream.spark.jvm_log import silence_jvm
 
             silence_jvm(context.sparkContext)
-        context.stop(stopSparkContext=stop_spark, stopGraceFully=False)
+        if started:
+            context.stop(stopSparkContext=stop_spark, stopGraceFully=False)
+        elif stop_spark:
+            context.sparkContext.stop()
     except Exception as e:
         logger.warning("context not stopped in order: %s", one_line(e))
 
 
-def end_of(error: BaseException, started: bool, jvm_ended: bool) -> End:
+def end_of(error: BaseException, started: bool, jvm_ended: bool, has_run: Callable[[], bool] = lambda: False) -> End:
     """Return the exit code and the reason for an error of a driver.
 
     Args:
         error: the error, or the exception by which the program ends.
         started: whether the context had been started.
         jvm_ended: whether Spark's JVM was there, and has ended. Then nearly any error may have come of it.
+        has_run: returns whether the job may have run before. May block on the store.
     """
     if isinstance(error, KeyboardInterrupt):
         logger.info("job interrupted: batches that are planned and not done run at the next start")
@@ -161,19 +187,35 @@ def end_of(error: BaseException, started: bool, jvm_ended: bool) -> End:
     if started:
         return End(RunCode.FAILED_BATCH, _told(error))
     return End(
-        _code_of_start(error), _told(error), "" if isinstance(error, KStreamError) or was_refused(error) else _way_through_users_code(error)
+        _code_of_start(error, has_run),
+        _told(error),
+        "" if isinstance(error, KStreamError) or was_refused(error) else _way_through_users_code(error),
     )
 
 
-def _code_of_start(error: BaseException) -> RunCode:
-    """Return the exit code for an error that came before the context had started."""
+def _code_of_start(error: BaseException, has_run: Callable[[], bool]) -> RunCode:
+    """Return the exit code for an error that came before the context had started.
+
+    Brokers may refuse a job that has run, for example while its password is replaced. That passes.
+    """
     if isinstance(error, _CANNOT_WORK) or was_refused(error):
+        return RunCode.CONFIGURATION
+    if isinstance(error, KStreamError) and error.is_refusal and not has_run():
         return RunCode.CONFIGURATION
     if isinstance(error, CheckpointError):
         return RunCode.REFUSED
     if isinstance(error, ImportError | SyntaxError):
         return RunCode.IMPORT
     return RunCode.FAILED
+
+
+def _has_run(path: str) -> bool:
+    """Return whether the checkpoint has a plan: the brokers have accepted the job then. True if nobody can tell. Blocks on the store."""
+    try:
+        return newest_plan(open_checkpoint(path)) is not None
+    except Exception as e:  # of the store, or of a damaged plan
+        logger.debug("it is not known whether the job has run before: %s", one_line(e))
+        return True
 
 
 def _told(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.cli.checkpoint import LAST, skipped_data, state_of
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, plan_text
-from kstream.cli.terminal import batch_moment, clear_errors, count, parse_moment, table_console
+from kstream.cli.terminal import batch_moment, clear_errors, count, echo, parse_moment, table_console
 from kstream.storage import FileStore
 
 
@@ -44,7 +44,7 @@ def history_command(path: str, begin: str | None, end: str | None, last: int | N
         rows = [as_data(store, batch, contents) for batch in shown]
     assert contents.meta is not None
     if as_json:
-        click.echo(json.dumps({"path": store.url, "batches": rows}, indent=2))
+        echo(json.dumps({"path": store.url, "batches": rows}, indent=2))
     else:
         _print(store.url, rows, len(batches), contents.meta.interval)
 

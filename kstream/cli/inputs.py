@@ -18,7 +18,7 @@ from kstream.checkpoint import LogContents, names
 from kstream.checkpoint.binding import rebound
 from kstream.checkpoint.input_records import read_connections
 from kstream.checkpoint.reader import has_checkpoint
-from kstream.cli.terminal import compact
+from kstream.cli.terminal import compact, echo
 from kstream.connectors import ConnectorTools, Partition, PlannedRange, installed_tools
 from kstream.errors import CheckpointError, ConfigurationError
 from kstream.spark.checkpoint_store import open_checkpoint
@@ -165,7 +165,7 @@ def note_inputs_without_ranges(contents: LogContents, what: str) -> None:
     """
     for number, data in newest_plans(contents).items():
         if ranges_of(data) is None:
-            click.echo(f"stream {number}: its connector offers no {what}; `kstream checkpoint show` shows its plans")
+            echo(f"stream {number}: its connector offers no {what}; `kstream checkpoint show` shows its plans")
 
 
 # -- connections

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -46,15 +46,30 @@ def load_setup(job: str) -> Callable[[], Any]:
     return setup
 
 
-def ship(setup: Callable[[], Any], context: StreamingContext) -> None:
-    """Send the file of the job to executors on other machines.
+def ship(setup: Callable[[], Any], context: StreamingContext, modules: Sequence[Path] = ()) -> None:
+    """Send the file of the job to executors on other machines, and the `.py` files of `--py-files`.
 
-    A job in a package is not sent, and neither are other modules that the job imports. They must be installed there.
+    A job in a package is not sent, and neither are other modules that the job imports. They must be installed there, or in `--py-files`.
     """
-    file = getattr(sys.modules.get(setup.__module__), "__file__", None)
+    from kstream.spark.shipped_file import ship_file
+    from kstream.spark.workers_python import is_local_master
+
     sc = context.sparkContext
-    if file and "." not in setup.__module__ and not (sc.master or "").startswith("local"):
-        sc.addPyFile(file)
+    if is_local_master(sc.master):  # workers of this machine have the folders in PYTHONPATH
+        return
+    module = sys.modules.get(setup.__module__)
+    file = getattr(module, "__file__", None)
+    of_job = [Path(file)] if file and "." not in setup.__module__ and not hasattr(module, "__path__") else []
+    for path in dict.fromkeys([*of_job, *modules]):
+        ship_file(sc, path)
+
+
+def find_modules(py_files: Sequence[str]) -> None:
+    """Let the job and the workers of this machine import what `--py-files` names: a file from its folder, an archive as it is."""
+    for file in reversed(py_files):
+        path = Path(file)
+        if path.is_file():
+            _importable_from(path.resolve().parent if path.suffix == ".py" else path.resolve())
 
 
 def _load_module(name: str) -> ModuleType:

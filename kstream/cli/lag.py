@@ -28,7 +28,7 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.terminal import clear_errors, count, fail, table_console
+from kstream.cli.terminal import clear_errors, count, echo, fail, table_console
 from kstream.connectors import ConnectorTools, Partition
 
 SHORTER = "log is shorter than read"
@@ -64,7 +64,7 @@ def lag_command(
         asked = {stream: (offered[stream], connections.parameters_of(stream, offered[stream])) for stream in streams}
         rows = with_ends(standing, asked)
     if as_json:
-        click.echo(json.dumps(as_data(store.url, rows, contents), indent=2))
+        echo(json.dumps(as_data(store.url, rows, contents), indent=2))
     else:
         _print(store.url, rows, contents)
     if max_lag is not None:

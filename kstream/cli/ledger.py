@@ -17,7 +17,7 @@ from kstream.checkpoint import read_log
 from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger, replay_command
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, ranges_of
-from kstream.cli.terminal import clear_errors, count, fail, table_console, this_process
+from kstream.cli.terminal import clear_errors, count, echo, fail, table_console, this_process
 
 GIVEN_UP = "given up"
 SKIP = "skip"
@@ -69,16 +69,16 @@ def show(path: str, as_json: bool, check: bool, show_all: bool) -> None:
         for row in rows_of(entry, replay_command(store, entry.time))
     ]
     if as_json:
-        click.echo(json.dumps({"path": store.url, "lost": rows, "hidden": hidden}, indent=2))
+        echo(json.dumps({"path": store.url, "lost": rows, "hidden": hidden}, indent=2))
     elif not rows and not hidden:
-        click.echo(f"the ledger of {store.url} is empty: no batch has skipped records of its plan")
+        echo(f"the ledger of {store.url} is empty: no batch has skipped records of its plan")
     elif rows:
         _print(store.url, rows)
     if hidden and not as_json:
-        click.echo(f"{count(hidden, 'batch')} with acknowledged entries not shown (--all shows them)")
+        echo(f"{count(hidden, 'batch')} with acknowledged entries not shown (--all shows them)")
     with clear_errors(code=ReadingCode.UNREADABLE):
         read_log(store)  # the ledger of a damaged checkpoint may lack what the damaged records would have added
-    new = sum("acknowledged" not in row and row["cause"] != SKIP for row in rows)
+    new = sum("acknowledged" not in row and row.get("cause") != SKIP for row in rows)
     if check and new:
         fail(f"{store.url} has {count(new, 'entry')} in its ledger", ReadingCode.BEHIND)
 
@@ -104,7 +104,7 @@ def ack(path: str, batches: tuple[int, ...], ack_all: bool) -> None:
         by = this_process()
         chosen = [entry for entry in entries if ack_all or entry.time.milliseconds in batches]
         new = sum(acknowledge(store, entry, round(time.time() * 1000), by) for entry in chosen)
-    click.echo(f"{new} acknowledged, {len(chosen) - new} had been before")
+    echo(f"{new} acknowledged, {len(chosen) - new} had been before")
 
 
 def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
@@ -150,15 +150,16 @@ def _print(url: str, rows: list[dict[str, Any]]) -> None:
     table = Table("batch (UTC)", "ms", "stream", "partition", "offsets", "records", "cause", "event")
     known = 0
     for row in rows:
-        until = row.get("until")
+        has_offsets = row.keys() >= {"topic", "partition", "from", "until"}  # inputs of other kinds may lose something else
+        until = row["until"] if has_offsets else None
         size = until - row["from"] if until is not None else None
         known += size or 0
         moment = datetime.fromtimestamp(row["batch"] / 1000, timezone.utc)
-        place = f"{row['topic']}/{row['partition']}" if "topic" in row else ""
-        offsets = f"[{row['from']}, {'…' if until is None else until})" if "from" in row else ""
-        cells = (place, offsets, "" if size is None else str(size), row["cause"], row["detail"])
+        place = f"{row['topic']}/{row['partition']}" if has_offsets else ""
+        offsets = f"[{row['from']}, {'…' if until is None else until})" if has_offsets else ""
+        cells = (place, offsets, "" if size is None else str(size), row.get("cause", ""), row.get("detail", ""))
         table.add_row(f"{moment:%Y-%m-%d %H:%M:%S}", str(row["batch"]), str(row["stream"]), *map(escape, cells))
     console.print(table)
     console.print(f"{count(len(rows), 'entry')}, {count(known, 'offset')} as far as their ends are known; compaction may have left gaps")
     for command in dict.fromkeys(row["replay"] for row in rows if "replay" in row):
-        click.echo(f"batch given up. While its plan is kept, this command runs it again: {command}")
+        echo(f"batch given up. While its plan is kept, this command runs it again: {command}")

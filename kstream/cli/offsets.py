@@ -39,7 +39,7 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.terminal import clear_errors, count, fail, parse_moment, table_console
+from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, prepare_to_write
 
@@ -72,7 +72,7 @@ def show(path: str, as_json: bool) -> None:
         contents = read_log(store)
         rows = standing_of(contents)
     if as_json:
-        click.echo(json.dumps(_as_data(store.url, contents, rows), indent=2))
+        echo(json.dumps(_as_data(store.url, contents, rows), indent=2))
     else:
         _print_standing(store.url, contents, rows)
 
@@ -261,11 +261,11 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
     contents = read_log(store)
     changes = [(number, change) for number, found in choose(contents).items() for change in found.changes]
     if not changes:
-        click.echo("every partition is there already: nothing to change")
+        echo("every partition is there already: nothing to change")
         return
     _print_changes(changes, contents)
     if dry_run:
-        click.echo("dry run: nothing was changed")
+        echo("dry run: nothing was changed")
         return
     _refuse_if_busy(store, contents, take_over)
     prepare_to_write(store, single_writer=False)
@@ -278,7 +278,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
         return inputs, {number: InputOutcome((), found.skipped) for number, found in chosen.items() if found.skipped}
 
     at, _ = move_streams(store, _now_ms(), places)
-    click.echo(f"set, as batch {at.milliseconds} ms: the next driver continues from there")
+    echo(f"set, as batch {at.milliseconds} ms: the next driver continues from there")
 
 
 def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) -> None:

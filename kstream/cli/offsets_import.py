@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from kstream.cli.inputs import Connections, connection_options, open_existing
 from kstream.cli.offsets import dry_run_option, reset_streams, stream_option, take_over_option, topic_option
 from kstream.cli.structured_streaming import Carried, TopicOffsets, carried_offsets
-from kstream.cli.terminal import clear_errors, count, fail
+from kstream.cli.terminal import clear_errors, count, echo, fail
 from kstream.errors import ConfigurationError
 from kstream.spark.checkpoint_store import open_checkpoint
 
@@ -76,13 +76,13 @@ def import_command(
         offsets = _of_topics(carried.offsets, topics, query)
         with _new_file(None if out is None or dry_run else Path(out), offsets):
             for sentence in sentences(carried, query):
-                click.echo(sentence, err=path is None and out is None)
+                echo(sentence, err=path is None and out is None)
             if path is not None:
                 store = open_existing(path)
                 connections = Connections(store, bootstrap, params, params_file)
                 reset_streams(store, offsets, tuple(offsets), stream, connections, dry_run, take_over)
             elif out is None:
-                click.echo(json.dumps(offsets))
+                echo(json.dumps(offsets))
 
 
 def sentences(carried: Carried, query: str) -> list[str]:

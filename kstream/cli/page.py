@@ -10,7 +10,7 @@ import click
 from kstream import __version__
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, ranges_of, tools
-from kstream.cli.terminal import clear_errors, fail
+from kstream.cli.terminal import clear_errors, echo, fail
 from kstream.errors import ConfigurationError, PortTakenError
 from kstream.http_server import is_loopback
 
@@ -52,7 +52,7 @@ def page_command(path: str, port: int, host: str, token: str | None, last: int) 
         made = None if token or is_loopback(host) else make_token()
         server = _opened(host, port, source, token or made)
         server.start()
-        click.echo(f"the page of {path} is at {server.url}{'' if made is None else f'?token={made}'} until Ctrl-C")
+        echo(f"the page of {path} is at {server.url}{'' if made is None else f'?token={made}'} until Ctrl-C")
         try:
             threading.Event().wait()
         finally:

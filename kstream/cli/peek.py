@@ -25,7 +25,7 @@ from kstream.cli.inputs import (
     tools_of,
 )
 from kstream.cli.record_text import FORMATS, MOST_BYTES, TEXT, lines_of
-from kstream.cli.terminal import clear_errors, count, fail, parse_moment
+from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment
 from kstream.connectors import ConnectorTools, LogRecord, PlannedRange, UnreadableRange
 from kstream.errors import ConfigurationError
 from kstream.storage import FileStore
@@ -182,12 +182,12 @@ def _print(
             gone.append(entry)
             continue
         if not shown and not gone and first is not None and entry.offset > first:
-            click.echo(f"no record at offset {first}: compaction or a transaction has left a gap; the next ones follow", err=True)
+            echo(f"no record at offset {first}: compaction or a transaction has left a gap; the next ones follow", err=True)
         for line in lines_of(entry, form, max_bytes):
-            click.echo(line)
+            echo(line)
         shown += 1
         if shown == most:
             break
     if not shown and not gone:
-        click.echo("no record: compaction or transactions have left gaps only", err=True)
+        echo("no record: compaction or transactions have left gaps only", err=True)
     return gone

@@ -16,6 +16,7 @@ from typing import Any
 
 from kstream.cli.terminal import count
 from kstream.connectors import LogRecord
+from kstream.printable import printable
 from kstream.secret import looks_secret
 
 TEXT, HEX, JSON = "text", "hex", "json"
@@ -94,11 +95,6 @@ def as_data(record: LogRecord, most_bytes: int = 0) -> dict[str, Any]:
         "headers": headers,
         **_content("value", record.value, most_bytes),
     }
-
-
-def printable(text: str) -> str:
-    """Return a text without characters that a terminal may obey: each that is not printable is written as its escape."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _content(name: str, content: bytes | None, most_bytes: int) -> dict[str, Any]:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kstream.batch_time import Time
+from kstream.cli.cluster_start import ClusterStart
 from kstream.cli.inputs import ranges_of
 from kstream.cli.job import load_setup, ship
-from kstream.cli.terminal import clear_errors, count, fail, one_line, parse_moment, require_pyspark
+from kstream.cli.submit_options import submit_options
+from kstream.cli.terminal import clear_errors, count, echo, fail, one_line, parse_moment, require_pyspark
 from kstream.console import log
 from kstream.spark.checkpoint_store import open_checkpoint
+from kstream.spark.submit_args import SubmitOptions
 
 if TYPE_CHECKING:
     from kstream.context.replay import ReplayedBatch
@@ -28,9 +31,23 @@ if TYPE_CHECKING:
 @click.option("--to", "end", default="now", metavar="TIME", help="Last batch time, itself included; default now.")
 @click.option("--sink", type=click.Choice(["shadow", "same"]), required=True, help="shadow: written to --out; same: the job's own outputs.")
 @click.option("--out", metavar="DIR", help="With --sink shadow: the directory for the elements, as lines of text.")
+@submit_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a batch instead of a sentence.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks and the messages of client libraries, such as Kafka's.")
-def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: str | None, as_json: bool, verbose: bool) -> None:
+def replay_command(
+    job: str,
+    path: str,
+    begin: str,
+    end: str,
+    sink: str,
+    out: str | None,
+    master: str | None,
+    py_files: str | None,
+    archives: str | None,
+    files: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
     """Run batches of the past again, each with the ranges it had, and report where their input has changed since.
 
     The stream does not change: no plan is written, no offset committed; its driver may be running. With --sink same the output functions
@@ -45,19 +62,21 @@ def replay_command(job: str, path: str, begin: str, end: str, sink: str, out: st
     now = round(time.time() * 1000)
     with clear_errors(verbose):
         require_pyspark()
+        submit = SubmitOptions.of(master, py_files, archives, files)
+        submit.check()
         first, last = Time(parse_moment(begin, now)), Time(parse_moment(end, now))
         different = total = 0
-        for batch in _replayed(job, path, first, last, out):
+        for batch in _replayed(job, path, first, last, out, submit):
             total += 1
             different += not batch.same
-            click.echo(json.dumps(as_data(batch)) if as_json else sentence(batch))
+            echo(json.dumps(as_data(batch)) if as_json else sentence(batch))
     if different:
         fail(f"{different} of {count(total, 'batch')} could not be replayed with the same result")
     if not as_json:
-        click.echo(f"{count(total, 'batch')} replayed; their input is unchanged")
+        echo(f"{count(total, 'batch')} replayed; their input is unchanged")
 
 
-def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> Iterator[ReplayedBatch]:
+def _replayed(job: str, path: str, first: Time, last: Time, out: str | None, submit: SubmitOptions) -> Iterator[ReplayedBatch]:
     """Run the batches from `first` to `last` again, and yield each result. Starts a SparkContext, and stops it at the end. Blocks.
 
     Args:
@@ -66,16 +85,19 @@ def _replayed(job: str, path: str, first: Time, last: Time, out: str | None) -> 
         first: the first batch time.
         last: the last batch time, included.
         out: the directory for the elements; None runs the job's own outputs.
+        submit: the options for Spark.
     """
     from kstream.context import StreamingContext
     from kstream.context.factories import services_of_context
     from kstream.context.replay import Replayer, text_sink
     from kstream.spark.job_environment import SparkJobEnvironment
 
+    cluster = ClusterStart.prepare(submit)
     setup = load_setup(job)
     context = StreamingContext.getOrCreate(path, setup)
-    ship(setup, context)
     try:
+        ship(setup, context, submit.modules)
+        cluster.check(context, path)
         graph = services_of_context(context).graph
         environment = SparkJobEnvironment(context.sparkContext, graph.batch_duration)
         store = open_checkpoint(path)  # not before there is Spark: on HDFS the store calls its JVM

@@ -12,12 +12,14 @@ from kstream.checkpoint.binding import DROPPED, INTERVAL, TOPICS, WINDOW
 from kstream.cli.driver import run_driver
 from kstream.cli.exit_codes import RunCode
 from kstream.cli.job import check_job
+from kstream.cli.submit_options import submit_options
 from kstream.cli.supervised import join_supervisor
 from kstream.cli.supervisor import Supervisor
-from kstream.cli.terminal import one_line, require_pyspark
+from kstream.cli.terminal import echo, one_line, require_pyspark
 from kstream.console import FORMATS, JSON, LEVELS, TEXT, log
 from kstream.errors import ConfigurationError, MissingDependencyError
 from kstream.spark.java import under_spark_submit
+from kstream.spark.submit_args import SubmitOptions
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ logger = logging.getLogger(__name__)
     metavar="MS",
     help="Change the batch interval to that of the job. MS is the last batch of the checkpoint. Windows begin anew.",
 )
+@submit_options
 @click.option("--no-restart", is_flag=True, help="Run the driver in this process, and do not start it again when it ends.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", help="Default INFO: a line for each batch.")
 @click.option("--log-format", type=click.Choice(FORMATS), default=TEXT, help="text, or json: one JSON object a line.")
@@ -55,6 +58,10 @@ def run_command(
     forget_batch: int | None,
     allow: tuple[str, ...],
     interval_changed_at: int | None,
+    master: str | None,
+    py_files: str | None,
+    archives: str | None,
+    files: str | None,
     no_restart: bool,
     log_level: str,
     log_format: str,
@@ -75,6 +82,8 @@ def run_command(
     allow = allow if interval_changed_at is None else (*allow, f"{INTERVAL}{interval_changed_at}")
     try:
         check_allowed(allow)
+        submit = SubmitOptions.of(master, py_files, archives, files)
+        submit.check()
         require_pyspark()
         check_job(job)
     except (ConfigurationError, MissingDependencyError) as e:
@@ -82,11 +91,11 @@ def run_command(
         raise SystemExit(RunCode.CONFIGURATION) from None
     if supervisor is None and not no_restart and not under_spark_submit() and sys.platform != "win32":
         of_log = ["--log-level", log_level, "--log-format", log_format, *(["--verbose"] if verbose else [])]
-        options = [*of_log, *(part for word in allow for part in ("--allow", word))]
+        options = [*submit.words(), *of_log, *(part for word in allow for part in ("--allow", word))]
         raise SystemExit(Supervisor(lambda number: command_of_driver(job, path, forget_batch if number == 0 else None, options)).run())
-    end = run_driver(job, path, forget_batch, allow, verbose)
+    end = run_driver(job, path, forget_batch, allow, verbose, submit, supervisor is not None)
     if end.traceback and not verbose and log_format != JSON:
-        click.echo(end.traceback, err=True, nl=False)
+        echo(end.traceback, err=True, nl=False)
     if supervisor is not None:
         supervisor.tell(end.reason)
     elif end.reason:
@@ -96,7 +105,7 @@ def run_command(
 
 def _print_line(reason: str) -> None:
     """Print the reason of the end, as every command does."""
-    click.echo(f"kstream: {reason}", err=True)
+    echo(f"kstream: {reason}", err=True)
 
 
 def command_of_driver(job: str, path: str, forget_ms: int | None, options: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from kstream.checkpoint import LogContents, read_log
 from kstream.checkpoint.reader import has_ended, read_left_out
 from kstream.checkpoint.skip_request import SkipRequest, ask_to_skip
 from kstream.cli.inputs import newest_plans, open_existing, parse_place, ranges_of, tools_of
-from kstream.cli.terminal import clear_errors, count, fail, this_process
+from kstream.cli.terminal import clear_errors, count, echo, fail, this_process
 from kstream.errors import ConfigurationError
 from kstream.storage import FileStore
 
@@ -131,8 +131,8 @@ def _ask(store: FileStore, holder: Holder, by: str, reason: str) -> bool:
         left_out = {record.place for record in read_left_out(store, holder.time, holder.epoch)}
         if holder.record.place not in left_out:
             return False
-        click.echo(f"batch {holder.time} has ended without {holder.record}")
+        echo(f"batch {holder.time} has ended without {holder.record}")
         return True
     again = "" if stored == request else f" (asked for before, by {stored.asked_by})"
-    click.echo(f"batch {holder.time} leaves out {holder.record} from its next try on{again}")
+    echo(f"batch {holder.time} leaves out {holder.record} from its next try on{again}")
     return True

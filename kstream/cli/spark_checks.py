@@ -1,55 +1,67 @@
-"""The checks of `kstream doctor` that start Spark: the versions on the executors, and a setting that halves the cost of tasks.
+"""The checks of `kstream doctor` that start Spark: what each executor has and reaches, and a setting that halves the cost of tasks.
 
-The probe imports nothing of kstream, so that it also runs where kstream is missing.
+The probe imports nothing of kstream before it has read the versions, so that it also runs where kstream is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstream.cli.checks import PACKAGES, Check, Verdict
 from kstream.cli.terminal import count, one_line
 from kstream.conf import parse_bool
+from kstream.spark.executor_questions import CHECKPOINT, OF_CHECKPOINT, Answer, ExecutorQuestions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 Place = tuple[str, dict[str, str]]
 """A host, and package → version in a Python worker there."""
-TASKS_PER_EXECUTOR = 4
-"""Tasks of the job for each executor: with one, a quick executor could take them all."""
+Told = tuple[str, dict[str, str], list[Answer]]
+"""The same, and the answers of the worker."""
 
 
-def executors_checks(here: Mapping[str, str], sc: SparkContext) -> list[Check]:
-    """Run one small Spark job that reads the versions on the executors, and check them and the setting of Unix sockets. Blocks.
+def executors_checks(
+    here: Mapping[str, str], sc: SparkContext, questions: ExecutorQuestions | None = None, has_state: bool = False
+) -> list[Check]:
+    """Ask each executor by a small Spark job for its versions, the checkpoint and the brokers; check the setting of Unix sockets. Blocks.
 
     Args:
         here: package → version on the driver.
         sc: the SparkContext.
+        questions: what to ask about the checkpoint; None for nothing.
+        has_state: whether the checkpoint has state, which the executors read and write.
     """
-    from kstream.spark.executors import executors
+    from pyspark import cloudpickle
 
-    number = max(1, len(executors(sc)))
+    from kstream.spark.executor_check import ask_executors
+
     try:
-        tasks = number * TASKS_PER_EXECUTOR
-        places: list[Place] = sc.parallelize(range(tasks), tasks).map(_probe(dict(PACKAGES))).collect()
+        told: list[Told] = ask_executors(sc, _probe(dict(PACKAGES), cloudpickle.dumps(questions or ExecutorQuestions())))
+    except TimeoutError as e:
+        remedy = "See the page of the master: which workers it has, and which applications hold them."
+        return [Check("executors", Verdict.FAILED, str(e), remedy), socket_check(sc)]
     except Exception as e:  # Spark's errors have no common type; that of Python's versions is one of them
         remedy = "Install on every node the Python and the packages of the driver, and set PYSPARK_PYTHON to that Python."
         return [Check("executors", Verdict.FAILED, f"no Python task can run: {one_line(e)}", remedy), socket_check(sc)]
-    return [judge_executors(here, places, number), socket_check(sc)]
+    versions = judge_executors(here, [(host, found) for host, found, _ in told], len(told))
+    return [versions, *judge_answers(told, has_state), socket_check(sc)]
 
 
-def _probe(packages: dict[str, str]) -> Callable[[int], Place]:
+def _probe(packages: dict[str, str], questions: bytes) -> Callable[[Iterable[Any]], list[Told]]:
     """Return the function of a task. It is pickled by value, because it is not a function of a module."""
 
-    def versions(_: int) -> Place:
+    def look(nothing: Iterable[Any]) -> list[Told]:
         import importlib
         import importlib.metadata
+        import pickle
         import platform
         import socket
 
+        for _ in nothing:
+            pass
         found = {"python": platform.python_version()}
         for package, module in {**packages, "kstream": "kstream"}.items():
             try:
@@ -60,9 +72,34 @@ def _probe(packages: dict[str, str]) -> Callable[[int], Place]:
                 found[package] = importlib.metadata.version(package)
             except importlib.metadata.PackageNotFoundError:
                 found[package] = str(getattr(imported, "__version__", "of unknown version"))
-        return socket.gethostname(), found
+        try:
+            answers = pickle.loads(questions).answers()
+        except ImportError:  # the versions tell what is missing
+            answers = []
+        return [(socket.gethostname(), found, answers)]
 
-    return versions
+    return look
+
+
+_OF_BROKERS = "The executors read the topics: let them reach the brokers by the addresses that these advertise."
+
+
+def judge_answers(told: Sequence[Told], has_state: bool) -> list[Check]:
+    """Return a check for the checkpoint, and one for each stream, as the executors see them. Pure.
+
+    Without state a checkpoint that they do not reach is a warning: the job may get state, and the driver alone reads the rest.
+    """
+    checks: list[Check] = []
+    for name in dict.fromkeys(name for _, _, answers in told for name, _ in answers):
+        wrong = {host: said for host, _, answers in told for of, said in answers if of == name and said}
+        if wrong:
+            seen = "; ".join(f"{host}: {said}" for host, said in sorted(wrong.items()))
+            verdict = Verdict.WARNING if name == CHECKPOINT and not has_state else Verdict.FAILED
+            checks.append(Check(f"executors, {name}", verdict, seen, OF_CHECKPOINT if name == CHECKPOINT else _OF_BROKERS))
+        else:
+            well = "each can read, write and delete there" if name == CHECKPOINT else "the brokers answer each"
+            checks.append(Check(f"executors, {name}", Verdict.OK, well))
+    return checks
 
 
 def judge_executors(here: Mapping[str, str], places: Sequence[Place], executors: int) -> Check:

@@ -33,7 +33,7 @@ from kstream.checkpoint.sign_of_life import (
 )
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing
-from kstream.cli.terminal import clear_errors, count
+from kstream.cli.terminal import clear_errors, count, echo
 from kstream.storage import FileStore
 
 
@@ -62,7 +62,7 @@ def status_command(path: str, as_json: bool, max_behind: float | None, wait: flo
     with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path)
         report = look(store, max_behind, wait)
-    click.echo(json.dumps(as_data(report), indent=2) if as_json else "\n".join(in_words(report)))
+    echo(json.dumps(as_data(report), indent=2) if as_json else "\n".join(in_words(report)))
     raise SystemExit(int(report.code))
 
 
@@ -175,7 +175,11 @@ def in_words(report: Report) -> list[str]:
     lines.append(f"pending: {count(pending, 'batch')}" + ("" if oldest is None else f", the oldest {_batch(oldest)}"))
     if report.sign is not None:
         lines += _figures(report.sign.status)
-    lines.append(f"ledger: {count(report.ledger, 'entry')}")
+        if report.code is ReadingCode.DEAD:
+            lines.append(f"page: `kstream page {report.url}` shows its batches while no driver runs")
+        elif report.sign.status.ui_url is not None:
+            lines.append(f"page: {report.sign.status.ui_url}")
+    lines.append(f"ledger: {count(report.ledger, 'entry')} that nobody has acknowledged or asked for")
     return lines + [f"clock skew: {sentence}" for sentence in report.skews]
 
 
@@ -199,15 +203,15 @@ def _figures(status: DriverStatus) -> list[str]:
         lines.append(f"last error: {_error(status.last_error)}")
     if status.metrics_url is not None:
         lines.append(f"metrics: {status.metrics_url}")
-    if status.ui_url is not None:
-        lines.append(f"page: {status.ui_url}")
     return lines
 
 
 def lag_line(lag: StreamLag) -> str:
-    """Return the line about the lag of an input, and why its last batch did not take all records. Pure."""
-    limited = "" if lag.limited_by is None else f"; the last batch is limited by {lag.limited_by}"
-    return f"lag of stream {lag.stream}: {count(lag.records, 'record')} in no batch yet ({lag.description}){limited}"
+    """Return the line about the lag of an input, and why its newest batch did not take all records. Pure."""
+    unplanned = " in no batch yet" if lag.unplanned is None else f", {lag.unplanned:,} of them in no batch yet" if lag.records else ""
+    as_of = "" if lag.at_ms is None else f", as of {_moment(lag.at_ms)}"
+    limited = "" if lag.limited_by is None else f"; the newest batch is limited by {lag.limited_by}"
+    return f"lag of stream {lag.stream}: {count(lag.records, 'record')}{unplanned} ({lag.description}){as_of}{limited}"
 
 
 def _error(error: LastError) -> str:

@@ -22,7 +22,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """The way of a driver to its supervisor. Attributes: reason_fd (the writing end of a pipe)."""
+    """The way of a driver to its supervisor.
+
+    Attributes:
+        reason_fd: the writing end of a pipe.
+    """
 
     reason_fd: int
 
@@ -44,7 +48,7 @@ def join_supervisor(environ: MutableMapping[str, str] = os.environ) -> Supervise
     Returns:
         The way to the supervisor; None without one.
     """
-    supervisor, fd = environ.pop(SUPERVISOR, None), environ.pop(REASON, None)
+    supervisor, fd = (environ.pop(name, None) for name in (SUPERVISOR, REASON))
     if supervisor is None or fd is None:
         return None
     os.set_inheritable(int(fd), False)

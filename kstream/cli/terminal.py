@@ -6,20 +6,21 @@ import importlib.util
 import os
 import re
 import socket
-import sys
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.connectors import PlannedRange
 from kstream.errors import FROM_SPARK, ConfigurationError, KStreamError, MissingDependencyError, one_line
+from kstream.printable import printable_lines
 
 INSTALL_SPARK = "pip install 'kstream-spark[spark]'"
 
@@ -33,7 +34,7 @@ _MOMENTS = "give ms since the epoch, an ISO time (local, unless it names a zone)
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """Print the message on standard error and end the program with an exit code."""
-    click.echo(f"kstream: {message}", err=True)
+    echo(f"kstream: {message}", err=True)
     raise SystemExit(int(code))
 
 
@@ -53,7 +54,7 @@ def clear_errors(verbose: bool = False, code: int = 1) -> Generator[None]:
         if not isinstance(e, KStreamError) and type(e).__name__ not in FROM_SPARK:
             raise
         if verbose:
-            traceback.print_exc(file=sys.stderr)
+            echo(traceback.format_exc(), err=True, nl=False)
         fail(one_line(e), code)
 
 
@@ -69,10 +70,29 @@ def require_pyspark() -> None:
 _AS_WIDE_AS_NEEDED = 100_000
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text for people or as JSON, without characters that a terminal obeys. Commands print by this, or by `table_console`.
+
+    Args:
+        text: the text, of one line or several.
+        err: print on standard error.
+        nl: add a line break at the end.
+    """
+    click.echo(printable_lines(text), err=err, nl=nl)
+
+
+class _PrintableConsole(Console):
+    """A console whose texts have no characters that a terminal obeys, but those of its own styles."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text as rich makes it of a cell, or of what is printed."""
+        return super().render_str(printable_lines(text), **options)
+
+
 def table_console() -> Console:
     """Return a console for tables. On a terminal tables are as wide as it is; in a pipe or a file no row is wrapped or cut."""
-    console = Console(highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(highlight=False, soft_wrap=False, width=_AS_WIDE_AS_NEEDED)
+    console = _PrintableConsole(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else _PrintableConsole(highlight=False, soft_wrap=False, width=_AS_WIDE_AS_NEEDED)
 
 
 def count(number: int, what: str) -> str:

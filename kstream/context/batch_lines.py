@@ -37,9 +37,10 @@ class BatchLines(StreamingListener):
 def fields_of(info: BatchInfo) -> dict[str, Any]:
     """Return the figures of a batch that has ended, by their names in the JSON log. Times are in milliseconds; None is unknown. Pure.
 
-    `lag_records` is what was in the logs when the batch was planned, and in no batch yet. `behind_ms` is how long after its batch time the
-    batch has ended: that late its results are. `limited_by` is why the batch did not take all records that were there.
-    `backpressure_rates` are the rates under which it was planned, by stream id.
+    `lag_records` is what was in the logs after the batch when it was planned. `behind_ms` is how long after its batch time the batch has
+    ended: that late its results are. A batch that ends before its batch time, ahead of a clock that was set back, is not late.
+    `limited_by` is why the batch did not take all records that were there. `backpressure_rates` are the rates under which it was planned,
+    by stream id.
     """
     inputs = {number: source.progress for number, source in sorted(info.inputs.items())}
     lags = [lag for progress in inputs.values() if (lag := progress.lag) is not None]
@@ -53,7 +54,7 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
         **({"record_errors": info.numRecordErrors()} if info.numRecordErrors() else {}),
         "scheduling_delay_ms": info.scheduling_delay_ms,
         "processing_ms": info.processing_delay_ms,
-        "behind_ms": None if end is None else end - info.batch_time.milliseconds,
+        "behind_ms": None if end is None else max(0, end - info.batch_time.milliseconds),
         "lag_records": sum(lags) if lags else None,
         **({"limited_by": limits} if limits else {}),
         **({"backpressure_rates": rates} if rates else {}),
@@ -71,7 +72,7 @@ def line_of(fields: dict[str, Any], interval: Duration) -> str:
     lag, behind = fields["lag_records"], fields["behind_ms"]
     parts = [
         f"{fields['records']} records",
-        f"{fields['record_errors']} of them failed" if "record_errors" in fields else None,
+        f"{fields['record_errors']} with an error" if "record_errors" in fields else None,
         _ms("scheduling delay", fields["scheduling_delay_ms"]),
         _ms("processing", fields["processing_ms"]),
         None if lag is None else f"lag {lag} records",

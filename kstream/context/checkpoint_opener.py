@@ -22,6 +22,7 @@ from kstream.checkpoint.binding import (
     rebound,
     renumbered,
 )
+from kstream.checkpoint.format import reading
 from kstream.checkpoint.input_records import KeptOffsets, write_kept
 from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.measured import MeasuredBatches
@@ -34,6 +35,7 @@ from kstream.context.changed_window import check_windows, may_have_changed
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import (
     AlreadyExistsError,
+    CorruptRecordError,
     MissingPlanError,
     NotRecoverableError,
     StreamVanishedError,
@@ -123,9 +125,9 @@ class CheckpointOpener:
         delete_superseded(self._store, contents, epoch)
         log = PlanLog(self._store, epoch, replace(contents, numbers=stored.numbers), self._history())
         if contents.has_begun:
-            level = logging.INFO if binding.unchanged else logging.WARNING
-            text = "checkpoint %s: the job continues after batch %s:\n%s"
-            logger.log(level, text, self._store.url, contents.last_planned, binding.report())
+            level, report = (logging.INFO, "") if binding.unchanged else (logging.WARNING, f":\n{binding.report()}")
+            text = "checkpoint %s: the job continues after batch %s, as epoch %d%s"
+            logger.log(level, text, self._store.url, contents.last_planned, epoch, report)
         self._warn_of_unneeded(binding, stored)
         return OpenedCheckpoint(log, found, MeasuredBatches(self._store, found, MEASURED).of)
 
@@ -166,11 +168,11 @@ class CheckpointOpener:
         """Return whether the newest plan alone shows that this job may continue from the checkpoint."""
         now = self._streams()
         binding = bind(newest.streams, now)
-        inputs = renumbered(newest, binding.matched, now).inputs
-        streams = [stream for stream in self._graph.active_inputs() if stream.id in inputs]
+        plan = renumbered(newest, binding.matched, now)
+        streams = [stream for stream in self._graph.active_inputs() if stream.id in plan.inputs]
         try:
-            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decode(inputs[s.id]), None) for s in streams)
-        except NotRecoverableError:  # `_check_streams` raises it again, unless this is a stray plan
+            return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decoded(plan), None) for s in streams)
+        except (NotRecoverableError, CorruptRecordError):  # `_check_streams` raises it again, unless this is a stray plan
             return False
 
     def _check_streams(self, contents: LogContents) -> Binding:
@@ -301,10 +303,14 @@ def _stored(contents: LogContents, stream: InputDStream) -> tuple[PlannedInput, 
     """Return the newest stored plan of a stream and its kept offsets; None without a plan.
 
     Raises:
+        CorruptRecordError: the stream cannot read its data in a record.
         NotRecoverableError: the stored data belongs to another kind of input.
     """
-    newest, kept = contents.newest_data(stream.id), contents.kept_data(stream.id)
-    return None if newest is None else (stream.decode(newest[1]), None if kept is None else stream.decode(kept))
+    newest, kept = contents.newest_data(stream.id), contents.kept_offsets
+    if newest is None:
+        return None
+    plan = stream.decoded(contents.plans[newest[0]])
+    return plan, None if kept is None or stream.id not in kept.inputs else stream.decoded(kept)
 
 
 def stored_skipped_between(stream: InputDStream) -> Skipped:
@@ -315,7 +321,8 @@ def stored_skipped_between(stream: InputDStream) -> Skipped:
 
     def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
         try:
-            plans = stream.decode(before), stream.decode(after)
+            with reading(f"a plan of {stream!r}"):
+                plans = stream.decode(before), stream.decode(after)
         except NotRecoverableError:
             return ()
         return stream.skipped_between(*plans)

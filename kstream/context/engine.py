@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kstream.batch import BatchInfo, LogLag
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import BatchLog, NoLog
@@ -30,6 +31,7 @@ from kstream.scheduler import JobGenerator, JobGeneratorCallbacks, JobScheduler,
 from kstream.scheduler.completions import UnfinishedBatches
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
 from kstream.scheduler.failed_batches import FailedTry
+from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.job_generator import PATIENCE_INTERVALS, run_each
 from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
 from kstream.scheduler.rate_controller import RateController
@@ -135,6 +137,8 @@ class Engine:
         self._generator: JobGenerator | None = None
         self._scheduler: JobScheduler | None = None
         self._unfinished: UnfinishedBatches | None = None
+        self._lags: InputLags | None = None
+        self._states: StateCheckpointer | None = None
         self._was_cut_short = False
 
     def open(self) -> None:
@@ -156,7 +160,7 @@ class Engine:
     def start(self) -> None:
         """Start the receivers and the batches. Calls `open` first, if that was not called.
 
-        Blocks until all pending and missed batches are submitted and the batch timer runs. After an error, call `stop`.
+        Blocks until the first pending and missed batches are submitted and the batch timer runs. After an error, call `stop`.
 
         Raises:
             ConfigurationError: as `open`.
@@ -172,14 +176,12 @@ class Engine:
         self._wire(opened)
         assert self._scheduler is not None and self._generator is not None
         self._scheduler.start()
-        for controller in self._rate_controllers:
-            self._bus.add(controller)
         if self._allocation is not None:
             self._bus.add(self._allocation)
         self._bus.start()
         self._bus.post(StreamingListenerStreamingStarted(self._clock.time_ms()))
         if self._received is not None:
-            self._received.start()
+            self._received.start(partial(self._scheduler.report_error, "a receiver does not start"))
         contents = opened.contents
         if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
             self._jump(contents.last_planned)
@@ -225,6 +227,14 @@ class Engine:
     def rates(self) -> dict[int, int]:
         """Return the rate that back-pressure has computed last for each input, by stream id; none before the first. Any thread."""
         return {each.stream_id: each.latest_rate for each in self._rate_controllers if each.latest_rate >= 0}
+
+    def lags(self) -> dict[int, LogLag]:
+        """Return the lag of each input that reads logs, by stream id; none before the first plan. Any thread."""
+        return {} if self._lags is None else self._lags.lags()
+
+    def state_error(self) -> Exception | None:
+        """Return why the state of the last batch that was due could not be written; None if it was. Any thread."""
+        return None if self._states is None else self._states.write_error
 
     def error_policies(self) -> dict[int, str]:
         """Return the policy of each input for a record that fails, by stream id. Any thread."""
@@ -302,7 +312,6 @@ class Engine:
             partial(self._stop_batches, graceful, timeout),
             self._received and self._received.close,
             self._bus.stop,
-            *(partial(self._bus.remove, controller) for controller in self._rate_controllers),
             self._allocation and partial(self._bus.remove, self._allocation),
         )
 
@@ -388,7 +397,8 @@ class Engine:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
         log, unfinished = opened.log, UnfinishedBatches(self._runtime)
         self._unfinished = unfinished
-        states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))
+        self._lags = InputLags(unfinished.all, None if opened.contents is None else opened.contents.last_planned)
+        self._states = states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))
         parts = SchedulerParts(
             graph=self._graph,
             clock=self._clock,
@@ -396,14 +406,16 @@ class Engine:
             environment=self._spark.environment,
             states=states,
             unfinished=unfinished,
+            lags=self._lags,
+            concurrent_jobs=self._concurrent_jobs,
             runtime=self._runtime,
             retry=self._retry.with_order() if any(output.is_ordered for output in self._graph.output_streams) else self._retry,
             unreachable_timeout_ms=self._settings.get("spark.streaming.kstream.unreachableTimeout"),
             skip_empty_batches=self._settings.get("spark.streaming.kstream.skipEmptyBatches"),
         )
-        # The generator has the scheduler; the scheduler reaches the generator only by the callbacks `_batch_ended` and `_try_failed`.
+        # The generator has the scheduler; the scheduler reaches the generator only by the callbacks below.
         self._scheduler = JobScheduler(
-            parts, self._bus, self._concurrent_jobs, self._callbacks.on_error, self._batch_ended, self._try_failed
+            parts, self._bus, self._callbacks.on_error, self._batch_ended, self._try_failed, self._state_lost, self._measured
         )
         self._generator = JobGenerator(
             parts,
@@ -464,7 +476,7 @@ class Engine:
         if not streams or self._spark.received_blocks is None:
             return None
         received = self._spark.received_blocks({stream.id: stream.receiver for stream in streams}, self._store, opened.log)
-        stored = [stream.decode(plan.inputs[stream.id]) for plan in opened.plans for stream in streams if stream.id in plan.inputs]
+        stored = [stream.decoded(plan) for plan in opened.plans for stream in streams if stream.id in plan.inputs]
         received.recover({block_id for plan in stored for block_id in plan.block_ids}, opened.stream_now)
         return received
 
@@ -482,6 +494,19 @@ class Engine:
         """Pass a failed try of a batch to the JobGenerator. Any thread; returns at once."""
         assert self._generator is not None
         self._generator.on_failed_try(failed)
+
+    def _state_lost(self, lost: FailedTry) -> None:
+        """Pass a batch that is to be repaired to the JobGenerator. Any thread; returns at once."""
+        assert self._generator is not None
+        self._generator.on_lost(lost)
+
+    def _measured(self, info: BatchInfo) -> None:
+        """Pass the figures of a batch that has ended to the inputs that adapt their rate. An error of an estimator is logged."""
+        for controller in self._rate_controllers:
+            try:
+                controller.batch_completed(info)
+            except Exception:
+                logger.exception("the rate of input %d could not be computed after batch %s", controller.stream_id, info.batch_time)
 
     def _zero_time(self) -> Time:
         """Return the zero time of a stream without plans. With a checkpoint all drivers have the same. Raises as CheckpointOpener."""

@@ -35,7 +35,7 @@ _NO_SPARK = "local"
 
 
 class Observers:
-    """The observers of one context. The thread that starts and stops the context calls `start`, `opened`, `report` and `ended`.
+    """The observers of one context. The thread that starts and stops the context calls `start`, `report` and `ended`.
 
     Args:
         application: the name of the application.
@@ -95,13 +95,6 @@ class Observers:
         if self._ui is not None:
             _start_ui(self._ui, partial(self.status, engine), engine, store, spark)
         self.collector.started(self.metrics_url, self.ui_url)
-
-    def opened(self, engine: Engine) -> None:
-        """Note where the earlier driver ended. Called when the engine has opened its checkpoint and runs nothing yet."""
-        if self._metrics is not None:
-            self._metrics.continues_after(engine.last_planned())
-        if self._ui is not None:
-            self._ui.continues_after(engine.last_planned())
 
     def report(self, store: FileStore, engine: Engine, on_stop: Callable[[StopRequest], None]) -> None:
         """Begin to renew the status record. On a clock that a test moves there is none: its thread would only wait for the test.
@@ -165,6 +158,7 @@ def _figures_of(engine: Engine, executors: Callable[[], int | None]) -> EngineFi
         batches=engine.unfinished.counts(),
         retries=engine.unfinished.retries,
         rates=engine.rates(),
+        lags=engine.lags(),
         error_policies=engine.error_policies(),
         receivers=engine.receivers(),
         waiting_blocks=engine.waiting_blocks(),
@@ -194,4 +188,4 @@ def _ui_figures_of(engine: Engine) -> DriverFigures:
     from kstream.ui.driver_source import DriverFigures
 
     allocations = [] if engine.allocation is None else engine.allocation.recent()
-    return DriverFigures(engine.unfinished.pending(), allocations, engine.rates(), engine.error_policies())
+    return DriverFigures(engine.unfinished.pending(), allocations, engine.rates(), engine.lags, engine.error_policies())

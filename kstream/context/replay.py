@@ -20,7 +20,7 @@ from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.checkpoint.skip_request import by_stream
 from kstream.dstream import DStreamGraph
 from kstream.dstream.ports import InputServices
-from kstream.errors import ConfigurationError, IntervalChangedError
+from kstream.errors import ConfigurationError, IntervalChangedError, in_a_line
 from kstream.scheduler.job_scheduler import JobEnvironment
 from kstream.storage import FileStore
 
@@ -184,7 +184,7 @@ class Replayer:
         skipped = by_stream(batch.skipped, None)
         for stream in self._graph.active_inputs():
             if stream.id in batch.plan.inputs:
-                stream.remember_plan(batch.plan.time, stream.decode(batch.plan.inputs[stream.id]))
+                stream.remember_plan(batch.plan.time, stream.decoded(batch.plan))
                 if stream.id in skipped:
                     stream.leave_out(batch.plan.time, skipped[stream.id])
 
@@ -199,7 +199,7 @@ class Replayer:
                 with self._environment.for_job(job):
                     job.run()
         except Exception as e:
-            logger.warning("batch %s failed in the replay: %s", time, e)
+            logger.warning("batch %s failed in the replay: %s", time, in_a_line(e))
             error = e
         outcomes = self._graph.outcomes(time)
         lost = {stream: outcome.lost for stream, outcome in outcomes.items() if outcome.lost}

@@ -16,9 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch import BatchInfo, LogLag
 from kstream.batch_time import Duration
+from kstream.checkpoint.driver_process import mark_of_this_process
 from kstream.checkpoint.driver_status import (
+    AFTER_AN_ERROR,
     RECENT,
     RENEWAL_MS,
     BatchFigures,
@@ -31,7 +33,7 @@ from kstream.checkpoint.driver_status import (
 from kstream.checkpoint.stop_request import StopRequest, drop_stops_before, read_stop
 from kstream.clock import Clock
 from kstream.context.engine import Engine
-from kstream.errors import CheckpointError, StorageError, in_a_line, where_of, with_record
+from kstream.errors import CheckpointError, JvmLostError, StorageError, in_a_line, where_of, with_record
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerOutputOperationCompleted
 from kstream.secret import harmless
 from kstream.storage import FileStore
@@ -58,10 +60,12 @@ class StatusCollector(StreamingListener):
         self._clock = clock
         self._started_ms = clock.time_ms()
         self._recent: deque[BatchFigures] = deque(maxlen=RECENT)
-        self._lag: dict[int, StreamLag] = {}
         self._last_error: LastError | None = None
         self._metrics_url: str | None = None
         self._ui_url: str | None = None
+        self._process = mark_of_this_process()
+        self.is_supervised = False
+        """Whether a supervisor starts the next driver after an error. It is set before the first status."""
         self._lock = threading.Lock()
 
     def started(self, metrics_url: str | None = None, ui_url: str | None = None) -> None:
@@ -74,12 +78,9 @@ class StatusCollector(StreamingListener):
         self._started_ms, self._metrics_url, self._ui_url = self._clock.time_ms(), metrics_url, ui_url
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Keep the figures of a batch that has ended, and the lag that its inputs report."""
-        info = batchCompleted.info
-        lags = {number: lag for number, source in info.inputs.items() if (lag := lag_of(number, source)) is not None}
+        """Keep the figures of a batch that has ended."""
         with self._lock:
-            self._recent.append(figures_of(info))
-            self._lag.update(lags)
+            self._recent.append(figures_of(batchCompleted.info))
 
     def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
         """Keep the error of an output operation that failed."""
@@ -111,7 +112,7 @@ class StatusCollector(StreamingListener):
         """
         batches, written_ms = engine.unfinished.counts(), self._clock.time_ms()
         with self._lock:
-            recent, lag, last_error = tuple(self._recent), sorted(self._lag.items()), self._last_error
+            recent, last_error = tuple(self._recent), self._last_error
         return DriverStatus(
             application=self._application,
             epoch=engine.epoch,
@@ -126,12 +127,15 @@ class StatusCollector(StreamingListener):
             failed=batches.failed,
             waiting=batches.waiting,
             recent=recent,
-            lag=tuple(each for _, each in lag),
+            lag=tuple(stream_lag(number, lag) for number, lag in engine.lags().items()),
             rates=engine.rates(),
             last_error=last_error,
+            state_error=None if (error := engine.state_error()) is None else harmless(in_a_line(error)),
             ended="fenced" if engine.is_fenced else ended,
             metrics_url=self._metrics_url,
             ui_url=self._ui_url,
+            process=self._process,
+            supervised=self.is_supervised,
         )
 
 
@@ -141,15 +145,31 @@ def figures_of(info: BatchInfo) -> BatchFigures:
     return BatchFigures(info.batch_time, info.numRecords(), info.schedulingDelay(), info.processingDelay(), failed, info.numRecordErrors())
 
 
-def lag_of(number: int, source: StreamInputInfo) -> StreamLag | None:
-    """Return the lag of an input; None if it does not report one. Pure."""
-    progress = source.progress
-    lag = progress.lag
-    return None if lag is None else StreamLag(number, progress.description, lag, progress.limited_by)
+def stream_lag(number: int, lag: LogLag) -> StreamLag:
+    """Return the lag of an input for the status. Pure."""
+    return StreamLag(number, lag.plan.description, lag.records, lag.plan.limited_by, lag.unplanned, lag.at_ms)
+
+
+def how_it_ended(in_order: bool, error: BaseException | None, was_asked: bool, is_started_again: bool) -> str:
+    """Return how a context has ended, for its status. Pure.
+
+    Args:
+        in_order: whether all that it had planned has run.
+        error: its first error; None without one.
+        was_asked: whether `kstream stop` has asked for the end. The error of a batch is not the reason of the end then.
+        is_started_again: whether the supervisor starts the next driver, whatever was asked.
+    """
+    if is_started_again or isinstance(error, JvmLostError):
+        return AFTER_AN_ERROR
+    if in_order:
+        return "gracefully"
+    return "at once" if error is None or was_asked else AFTER_AN_ERROR
 
 
 class StatusReporter:
     """Writes the status record at the start, every RENEWAL_MS and at the end; looks for a request to stop every LOOK_MS. On one thread.
+
+    The first renewal comes after LOOK_MS: at the start the driver does not know yet which batches it has to run.
 
     A write that fails is a warning, once until a write succeeds; the next renewal tries again. A write that takes long delays the next
     one: there is never more than one, and none is made up for.
@@ -195,11 +215,11 @@ class StatusReporter:
         self._thread.join(_LAST_WRITE_S)
 
     def _run(self) -> None:
-        due = self._clock.monotonic_ms()
+        due, pause = self._clock.monotonic_ms(), LOOK_MS
         while not self._stopping.is_set():
             if self._clock.monotonic_ms() >= due:
                 self._guarded(partial(self._renew, None))
-                due = self._clock.monotonic_ms() + RENEWAL_MS
+                due, pause = self._clock.monotonic_ms() + pause, RENEWAL_MS
             if self._written is not None and self._written.ended is not None:
                 return  # it is fenced, and its successor removes the record
             self._guarded(self._look)

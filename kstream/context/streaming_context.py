@@ -12,6 +12,7 @@ from pyspark import SparkConf, SparkContext
 
 from kstream import connectors, crash_point
 from kstream.batch_time import Duration
+from kstream.checkpoint.given_path import check_directory, check_start
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
@@ -20,6 +21,7 @@ from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.observers import Observers
 from kstream.context.progress import BatchProgress
+from kstream.context.status import how_it_ended
 from kstream.context.uncaught import log_error, print_errors_shortly
 from kstream.context.waiter import ContextWaiter, StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
@@ -136,6 +138,8 @@ class StreamingContext(StreamFactories):
         self._stop_wanted = threading.Event()
         self.stop_requested = False
         """Whether `kstream stop` has asked for the end of this context. Any thread."""
+        self.is_supervised = self.is_started_again = False
+        """Whether a supervisor has started this driver, and whether it starts the next one, for the status record. Set by `kstream run`."""
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
@@ -256,7 +260,7 @@ class StreamingContext(StreamFactories):
 
         Raises:
             IllegalStateError: the context was stopped, or another one is active.
-            ConfigurationError: there is no output operation, or a setting cannot work.
+            ConfigurationError: there is no output operation, a setting cannot work, or `kstream run` is to start the context.
             NotSerializableError: a function cannot be pickled.
             NotEnoughCoresError: the cluster has not given the cores that receivers need.
             CheckpointError: the stored data cannot be used; the subclass and the message say why.
@@ -302,6 +306,7 @@ class StreamingContext(StreamFactories):
 
     def _start_engine(self) -> None:
         """Check the graph, open the checkpoint, store the graph or its absence, and start the engine. Raises as `start`."""
+        check_start()
         crash_point.install_from_environment()
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
@@ -318,9 +323,9 @@ class StreamingContext(StreamFactories):
             check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
         self._observers.start(self._engine, store, self._spark_ui)
         self._engine.open()
-        self._observers.opened(self._engine)
         if store is not None:
             self._store_graph(store, record)
+            self._observers.collector.is_supervised = self.is_supervised
             self._observers.report(store, self._engine, self._stop_on_request)
         self._engine.start()
         if isinstance(self._clock, FollowedClock):
@@ -328,7 +333,7 @@ class StreamingContext(StreamFactories):
 
     def _make_engine(self, store: FileStore | None) -> Engine:
         """Make the engine of this context, on Spark. `store` is the checkpoint."""
-        self._jvm = JvmWatch.of(self._sc, self._on_jvm_lost)
+        self._jvm = JvmWatch.of(self._sc, partial(self._on_error, "this driver has lost its JVM"))
         self._jvm.start()
         quiet_failed_tasks(self._sc)
         remove_unused_broadcast_files(self._sc)
@@ -337,7 +342,7 @@ class StreamingContext(StreamFactories):
         self._graph.placement = environment.placement
         received = partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted)
         spark = SparkServices(environment, self._state_files, received, SparkExecutorAllocationClient(self._sc))
-        callbacks = EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted)
+        callbacks = EngineCallbacks(self._on_error, partial(self._on_error, "this driver has been fenced"), self._on_exhausted)
         return Engine(
             self._settings, self._graph, self._clock, self._bus, store, spark, callbacks, log_store=self._observers.measured(store)
         )
@@ -368,14 +373,6 @@ class StreamingContext(StreamFactories):
         log_error(logger, message, error)
         self._observers.collector.note_error(message, error)
         self._waiter.notify_error(error)
-
-    def _on_jvm_lost(self, error: BaseException) -> None:
-        """Report that Spark's JVM has ended. Called on the thread of the JvmWatch."""
-        self._on_error("this driver has lost its JVM", error)
-
-    def _on_fenced(self, error: BaseException) -> None:
-        """Report that another driver has taken over."""
-        self._on_error("this driver has been fenced", error)
 
     def _on_exhausted(self) -> None:
         """Stop the context gracefully after a bounded run, but not the SparkContext.
@@ -458,7 +455,7 @@ class StreamingContext(StreamFactories):
             in_order = graceful and not engine.was_cut_short
 
         def tell_end() -> None:
-            self._observers.ended("gracefully" if in_order else "after an error" if self._waiter.has_error else "at once")
+            self._observers.ended(how_it_ended(in_order, self._waiter.error, self.stop_requested, self.is_started_again))
 
         unfollow = partial(clock.unfollow, engine) if isinstance(clock, FollowedClock) else None
         run_each(unfollow, stop_engine, tell_end, self._release)
@@ -508,6 +505,7 @@ class StreamingContext(StreamFactories):
         """
         self._graph.remember(as_duration(duration))
 
+    @public_call
     def checkpoint(self, directory: str | None) -> None:
         """Set the checkpoint directory. If a job has run with it before, `start` continues where that job stopped.
 
@@ -518,11 +516,12 @@ class StreamingContext(StreamFactories):
 
         Raises:
             StorageError: the directory cannot be created.
-            ConfigurationError: the URL has a password in it.
+            ConfigurationError: the URL has a password in it, or `kstream run` was given another checkpoint.
             IllegalStateError: the context has been started.
         """
         self._check_can_add("checkpoint directories")
         if directory is not None:
+            check_directory(directory)
             make_checkpoint_directory(directory)
         self._checkpoint = directory
 

@@ -13,7 +13,18 @@ import traceback
 from collections.abc import Iterator
 from types import TracebackType
 
-from kstream.errors import LOGGED_ERROR, KStreamError, in_a_line, is_reported, note_reported, task_traceback, where_of
+from kstream.errors import (
+    BEGIN,
+    LOGGED_ERROR,
+    KStreamError,
+    in_a_line,
+    is_reported,
+    last_exception,
+    note_reported,
+    task_traceback,
+    where_of,
+)
+from kstream.printable import printable_lines
 from kstream.public_call import frames_of_the_user
 from kstream.spark.jvm_log import silence_jvm
 from kstream.spark.spark_context import active_spark_context
@@ -22,7 +33,6 @@ _MOST_FRAMES = 2
 """The most frames that are printed of the driver below the call of `awaitTermination`, and of the task: the innermost ones."""
 _MOST_LINES = 3
 """The most lines that are printed of the error's message."""
-_BEGIN = "Traceback (most recent call last):"
 
 
 def log_error(logger: logging.Logger, message: str, error: BaseException) -> None:
@@ -52,7 +62,7 @@ def _print(kind: type[BaseException], error: BaseException, trace: TracebackType
         sys.__excepthook__(kind, error, trace)
     else:
         silence_jvm(active_spark_context())  # the program ends, and batches that are cut short by that are no errors
-        sys.stderr.write(text)
+        sys.stderr.write(printable_lines(text))
 
 
 def short_form(error: BaseException, trace: TracebackType | None) -> str | None:
@@ -69,16 +79,16 @@ def short_form(error: BaseException, trace: TracebackType | None) -> str | None:
     if len(frames) < 2 and not task_traceback(error) and not isinstance(error, KStreamError):
         return None
     waiting, below = frames[:1], frames[1:][-_MOST_FRAMES:]
-    lines = [_BEGIN, *_lines_of([*waiting, *below]), *in_task[-2 * _MOST_FRAMES :], *_words(error)[:_MOST_LINES]]
+    lines = [BEGIN, *_lines_of([*waiting, *below]), *in_task[-2 * _MOST_FRAMES :], *_words(error)[:_MOST_LINES]]
     return "\n".join([*lines, where_of(error)]).rstrip() + "\n"
 
 
 def _words(error: BaseException) -> list[str]:
-    """Return the lines that name an error. For one that only Spark could carry, they are the worker's last line."""
-    told = task_traceback(error).splitlines()[-1:]
+    """Return the lines that name an error. For one that only Spark could carry, they are those of the worker's exception."""
     own = "".join(traceback.TracebackException(type(error), error, None).format_exception_only()).splitlines()
     notes = len("\n".join(getattr(error, "__notes__", ())).splitlines()) if sys.version_info >= (3, 11) else 0
     own = own[: len(own) - notes]
+    told = last_exception(task_traceback(error)).splitlines()
     return told if told and type(error).__name__ in ("Py4JJavaError", "PythonException") else own
 
 
@@ -92,7 +102,8 @@ def _lines_of(frames: list[traceback.FrameSummary]) -> Iterator[str]:
 
 def _frames_of_task(text: str) -> Iterator[str]:
     """Yield the lines of the frames of the last exception in a worker's traceback, without marks below the code."""
-    lines = text.rpartition(_BEGIN)[2].strip("\n").splitlines()
-    for line in lines:
-        if line.startswith("  ") and line.strip(" ^~"):
+    for line in text.rpartition(BEGIN)[2].strip("\n").split("\n"):
+        if not line.startswith("  "):  # the exception, whose message may have any lines
+            return
+        if line.strip(" ^~"):
             yield line

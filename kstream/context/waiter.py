@@ -38,10 +38,10 @@ class ContextWaiter:
             self._changed.notify_all()
 
     @property
-    def has_error(self) -> bool:
-        """Whether an error is recorded."""
+    def error(self) -> BaseException | None:
+        """The first error; None if there is none."""
         with self._changed:
-            return self._error is not None
+            return self._error
 
     def wait(self, timeout: float | None) -> bool:
         """Block until the context stops, an error comes, or the timeout passes.

@@ -1,10 +1,16 @@
-"""Conversion and checks of the arguments of operators: user functions by their parameters, durations and times by their types."""
+"""Conversion and checks of the arguments of operators: user functions by their parameters, durations and times by their types.
+
+A call of a generator function or of a coroutine function runs nothing of its body. So such a function is refused where it is given, and the
+object that its call makes is no result of an output.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
 from kstream.batch_time import Duration, Seconds, Time
@@ -12,6 +18,8 @@ from kstream.public_call import refused
 
 Update = Callable[[Time, Any, list[Any], Any], Any]
 """(batch time, key, the key's values of this batch, its state or None) → its new state; None drops the key."""
+_NOT_RUN = (GeneratorType, CoroutineType, AsyncGeneratorType, map, filter)
+"""The types of objects that stand for work which nobody has done yet."""
 
 
 def as_duration(value: float | Duration) -> Duration:
@@ -43,18 +51,72 @@ def check_inverse(name: str, inverse: object, order: str) -> None:
         )
 
 
-def check_function(operator: str, name: str, function: object) -> None:
-    """Raise TypeError for an argument that is not a function.
+def check_function(operator: str, name: str, function: object, *, may_yield: bool = False) -> None:
+    """Raise TypeError for an argument that is not a function, or one that `check_body_runs` refuses.
 
     Args:
         operator: the operator that was called, for the message.
         name: the name of its parameter.
         function: the argument.
+        may_yield: as for `check_body_runs`.
     """
     if not callable(function):
         raise refused(
             TypeError(f"{operator}: {name} must be a function, it is {function!r}. Give the function itself, not the result of a call")
         )
+    check_body_runs(operator, name, function, may_yield=may_yield)
+
+
+def check_body_runs(operator: str, name: str, function: object, *, may_yield: bool = False) -> None:
+    """Raise TypeError for a coroutine function, and for a generator function where it may not yield. Anything else passes.
+
+    A partial, a bound method and an object with `__call__` are the function that they call. A lambda that calls such a function passes:
+    see `check_output_has_run`.
+
+    Args:
+        operator: the operator that was called, for the message.
+        name: the name of its parameter.
+        function: the argument.
+        may_yield: whether the operator iterates over what the function returns, as `flatMap` does.
+    """
+    body = _called_by(function)
+    if inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body):
+        kind, remedy = "an async function, which nobody awaits", "Give a plain function; it may call asyncio.run"
+    elif inspect.isgeneratorfunction(body) and not may_yield:
+        kind = "a generator function, which nobody iterates over"
+        remedy = "Give a function without yield; flatMap, mapPartitions and their like take one with it"
+    else:
+        return
+    raise refused(TypeError(f"{operator}: {name} is {kind}: a call runs nothing of its body. {remedy}"))
+
+
+def check_output_has_run(output: str, result: object) -> None:
+    """Raise TypeError if an output function has returned a generator, a coroutine, or a `map` or `filter` that nobody iterates over.
+
+    Args:
+        output: the output and its place, for the message.
+        result: what the function has returned.
+    """
+    if not isinstance(result, _NOT_RUN):
+        return
+    if isinstance(result, CoroutineType):
+        result.close()  # Python would warn of it without a place
+    raise TypeError(
+        f"{output}: the function returned a {type(result).__name__}, so nothing of its work has been done. An output is a plain function "
+        "that has done its work when it returns: without yield, with a for loop in place of map, with asyncio.run for a coroutine"
+    )
+
+
+def _called_by(function: Any) -> Any:
+    """Return the function whose body a call runs: that of a partial, of a bound method, of an object with `__call__`."""
+    while True:
+        if isinstance(function, partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        else:
+            call = type(function).__call__ if callable(function) else None
+            return call if inspect.isfunction(call) else function
 
 
 def takes_one_argument(func: Callable[..., Any]) -> bool:
@@ -89,6 +151,17 @@ def takes_only_rdds(func: Callable[..., Any], rdds: int) -> bool:
     if parameters.required > rdds + 1 or not (parameters.takes_all or parameters.named >= rdds):
         raise refused(TypeError(f"{func!r} must take ({given}) or (time, {given}), it takes {parameters.required} arguments"))
     return parameters.required == rdds or (parameters.required < rdds and parameters.named == rdds)
+
+
+def with_batch_time(func: Callable[..., Any], rdds: int) -> Callable[..., Any]:
+    """Return a user's function of (RDDs) or (time, RDDs) as a function of (Time, RDDs). The user's function gets a BatchTime.
+
+    Raises:
+        TypeError: as `takes_only_rdds`.
+    """
+    if takes_only_rdds(func, rdds):
+        return lambda _time, *given: func(*given)
+    return lambda time, *given: func(time.to_datetime(), *given)
 
 
 def takes_time(function: Callable[..., Any]) -> bool:

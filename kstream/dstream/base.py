@@ -65,7 +65,7 @@ class DStreamBase(RecordedStream, Generic[T_co]):
         """
         self._node.ssc.check_can_add("names")
         if not name or "," in name:
-            raise ValueError(f"a stream's name must be a text without commas, it is {name!r}")
+            raise refused(ValueError(f"a stream's name must be a text without commas, it is {name!r}"))
         self._node.given_name = name
         return self
 

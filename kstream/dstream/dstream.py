@@ -15,13 +15,13 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch_time import BatchTime, Duration, Time
 from kstream.dstream import rdd_functions as fn
-from kstream.dstream.arguments import as_duration, check_inverse, takes_one_argument, takes_only_rdds, with_time_and_key
+from kstream.dstream.arguments import as_duration, check_function, check_inverse, with_batch_time, with_time_and_key
 from kstream.dstream.base import DStreamBase, T_co, node_of
 from kstream.dstream.recipe import on_workers, recorded
 from kstream.dstream.state_dstreams import MapWithStateDStreamImpl, StateDStream
 from kstream.dstream.state_spec import StateSpec, check_spec
 from kstream.dstream.transformed_dstreams import ForEachDStream, RddOrigin, RecordDStream, TransformedDStream, UnionDStream
-from kstream.dstream.windowed_dstreams import ReducedWindowedDStream, WindowedDStream
+from kstream.dstream.windowed_dstreams import ReducedWindowedDStream, WindowedDStream, check_window
 from kstream.rdd.map_with_state import snapshot
 
 if TYPE_CHECKING:
@@ -172,10 +172,7 @@ class DStream(DStreamBase[T_co]):
         Raises:
             TypeError: `func` takes neither form.
         """
-        function: Callable[..., RDD[Any]] = func
-        if takes_one_argument(function):
-            return DStream(TransformedDStream([self._node], lambda _time, rdd: function(rdd)))
-        return DStream(TransformedDStream([self._node], lambda time, rdd: function(time.to_datetime(), rdd)))
+        return DStream(TransformedDStream([self._node], with_batch_time(func, 1)))
 
     @recorded
     def transformWith(
@@ -198,11 +195,7 @@ class DStream(DStreamBase[T_co]):
             TypeError: `func` takes neither form.
             ValueError: the streams have different slide durations or contexts.
         """
-        function: Callable[..., RDD[Any]] = func
-        parents = [self._node, node_of(other)]
-        if takes_only_rdds(function, 2):
-            return DStream(TransformedDStream(parents, lambda _time, a, b: function(a, b), "transformWith"))
-        return DStream(TransformedDStream(parents, lambda time, a, b: function(time.to_datetime(), a, b), "transformWith"))
+        return DStream(TransformedDStream([self._node, node_of(other)], with_batch_time(func, 2), "transformWith"))
 
     # -- transformations of (key, value) records within a batch
 
@@ -335,7 +328,7 @@ class DStream(DStreamBase[T_co]):
         return DStream(WindowedDStream(self._node, as_duration(windowDuration), self._slide(slideDuration)))
 
     @recorded
-    @on_workers("func", "invFunc", "filterFunc")
+    @on_workers("func", "invFunc", "filterFunc", checked=False)
     def reduceByKeyAndWindow(
         self: DStream[tuple[K, V]],
         func: Callable[[V, V], U],
@@ -369,17 +362,18 @@ class DStream(DStreamBase[T_co]):
             ValueError: as for `window`.
         """
         check_inverse("invFunc", invFunc, "reduceByKeyAndWindow(func, invFunc, windowDuration, slideDuration)")
+        window, slide = self._checked_window(windowDuration, slideDuration)
+        check_function("reduceByKeyAndWindow", "func", func)
         combine: Callable[..., Any] = func
         reduced: DStream[Any] = self.reduceByKey(combine, numPartitions)
         if invFunc is not None:
-            window, slide = as_duration(windowDuration), self._slide(slideDuration)
             partitions = self._node.default_partitions(numPartitions)
             return DStream(ReducedWindowedDStream(reduced._node, combine, invFunc, window, slide, partitions, filterFunc))
-        reduced = reduced.window(windowDuration, slideDuration).reduceByKey(combine, numPartitions)
+        reduced = reduced.window(window, slide).reduceByKey(combine, numPartitions)
         return reduced if filterFunc is None else reduced.filter(filterFunc)
 
     @recorded
-    @on_workers("reduceFunc", "invReduceFunc")
+    @on_workers("reduceFunc", "invReduceFunc", checked=False)
     def reduceByWindow(
         self,
         reduceFunc: Callable[[T_co, T_co], U],
@@ -404,6 +398,8 @@ class DStream(DStreamBase[T_co]):
             ValueError: as for `window`.
         """
         check_inverse("invReduceFunc", invReduceFunc, "reduceByWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration)")
+        self._checked_window(windowDuration, slideDuration)
+        check_function("reduceByWindow", "reduceFunc", reduceFunc)
         keyed = self.map(fn.under_one_key)
         return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(fn.value_of)
 
@@ -521,16 +517,12 @@ class DStream(DStreamBase[T_co]):
         Args:
             func: func(rdd) or func(time, rdd), on the driver. `time` is a BatchTime: a datetime in local time without a zone, as in
                 pyspark, with `milliseconds`. Use `time.milliseconds` as the key of idempotent writes: local time repeats when clocks are
-                set back. An error fails the batch.
+                set back. An error fails the batch, and so does the return of a generator, a coroutine, a `map` or a `filter`.
 
         Raises:
-            TypeError: `func` takes neither form.
+            TypeError: `func` takes neither form, or is a generator or coroutine function.
         """
-        function: Callable[..., Any] = func
-        if takes_one_argument(function):
-            self._output("foreachRDD", lambda _time, rdd: function(rdd))
-        else:
-            self._output("foreachRDD", lambda time, rdd: function(time.to_datetime(), rdd))
+        self._output("foreachRDD", with_batch_time(func, 1))
 
     @recorded
     def pprint(self, num: int = 10) -> None:
@@ -578,6 +570,12 @@ class DStream(DStreamBase[T_co]):
         parents = [self._node, node_of(other)]
         joined = TransformedDStream(parents, lambda _time, a, b: func(a, b, partitions(numPartitions)), name, RddOrigin.OPERATOR)
         return DStream(joined)
+
+    def _checked_window(self, window: float | Duration, slide: float | Duration | None) -> tuple[Duration, Duration]:
+        """Return the length and the slide duration of a window. ValueError for what `check_window` refuses."""
+        durations = as_duration(window), self._slide(slide)
+        check_window(self._node, *durations)
+        return durations
 
     def _slide(self, given: float | Duration | None) -> Duration:
         """Return the given slide duration, else that of this stream."""

@@ -8,11 +8,12 @@ from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Job
+from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
 from kstream.dstream.node import DStreamNode, in_order
 from kstream.dstream.ports import Placement
 from kstream.dstream.recipe import Recorder
-from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
+from kstream.dstream.stateful_dstream import Recovery, StatefulDStream, oldest_required_batches
 from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ class DStreamGraph:
         self.batch_duration = batch_duration
         self.zero_time: Time | None = None
         self.remember_duration: Duration | None = None
-        self.kept_batches: Set[Time] = frozenset()
-        """The batches whose RDDs and plans `clear_metadata` keeps, however old they are."""
+        self._kept: Set[Time] = frozenset()
+        """The batches that have not succeeded and that this driver may still run or try again."""
+        self.newest_generated: Time | None = None
+        """The newest batch that was generated; None before the first. Any thread may read it."""
+        self._required: dict[tuple[Time, Duration], RequiredBatches] = {}
+        """What `required` has returned since the last clean-up."""
         self.recorder = Recorder()
         self.placement = Placement()
         self._inputs: list[InputDStream[Any]] = []
@@ -156,11 +161,16 @@ class DStreamGraph:
         for stream in self.active_states():
             stream.window_lookback = zero_time.since(oldest[stream])
 
+    def reaches(self, time: Time) -> None:
+        """Note that a batch is generated, or runs without jobs. The JobGenerator's thread."""
+        self.newest_generated = time if self.newest_generated is None else max(time, self.newest_generated)
+
     def generate_jobs(self, time: Time) -> list[Job]:
         """Return the jobs of a batch, one for each output that slides at `time`. The JobGenerator's thread.
 
         The inputs must have their plans for `time` (`remember_plan`). An error of a stream or of a user's function is raised.
         """
+        self.reaches(time)
         jobs = (output.generate_job(time, index) for index, output in enumerate(self._outputs))
         return [job for job in jobs if job is not None]
 
@@ -176,14 +186,22 @@ class DStreamGraph:
 
         Args:
             time: the newest batch of those that have ended.
-            kept: the failed batches whose own RDDs and plans are kept, because they are tried again.
+            kept: the batches that have not succeeded and that this driver may still run or try again. Their RDDs and plans are kept, and
+                those of the batches before them on which their windows look back.
         """
-        self.kept_batches = kept
+        self._kept, self._required = kept, {}
         for stream in self.active_states():
             stream.forget_older(time)
         time = min([time, *(stream.caught_up_to() for stream in self.active_states())])
         for output in self._outputs:
             output.clear_metadata(time)
+
+    def required(self, time: Time, remember: Duration) -> RequiredBatches:
+        """Return the batches whose RDDs and plans a stream keeps when those up to `time` have ended; see `clear_metadata`."""
+        found = self._required.get((time, remember))
+        if found is None:
+            found = self._required[time, remember] = required_batches(self._kept, time, remember)
+        return found
 
     def forget(self, stream: InputDStream[Any], time: Time, keep_states: bool) -> None:
         """Forget every RDD that was made from the data of an input in a batch, because that data is another one now.
@@ -211,9 +229,40 @@ class DStreamGraph:
         for node in self.in_order():
             node.forget(affected.get(id(node), ()))
 
+    def go_back(self) -> bool:
+        """Go back to the written states, because blocks or files of states are gone. The JobGenerator's thread.
+
+        Every RDD that was made from a newer state is forgotten, so that the batches since then can be generated again.
+
+        Returns:
+            False if a state cannot be made again; see `StatefulDStream.recovery`. Then nothing has changed.
+        """
+        recoveries: dict[int, Recovery] = {}
+        for state in self.active_states():
+            recovery = state.recovery()
+            if recovery is None:
+                return False
+            recoveries[id(state)] = recovery
+        since: dict[int, Time] = {}
+        for node in reversed(self.in_order()):
+            times = [since[id(parent)] for parent in node.dependencies if id(parent) in since]
+            if isinstance(node, StatefulDStream):
+                recovery = recoveries[id(node)]
+                node.go_back(recovery)
+                times.append(recovery.time)
+            elif times:
+                node.forget([t for t in node.generated_times if t > min(times)])
+            if times:
+                since[id(node)] = min(times)
+        return True
+
     def has_taken_in(self, time: Time) -> bool:
         """Return whether this driver began with totals of a window that have the data of a batch in them, to be taken out again later."""
         return any(stream.takes_out and stream.begins_after(time) for stream in self.active_states())
+
+    def has_states_after(self, time: Time) -> bool:
+        """Return whether a state of a later batch is made: it has in it, or soon will have, what the batch has given to its own state."""
+        return any(t > time for stream in self.active_states() for t in stream.generated_times)
 
     def longest_remember(self) -> Duration:
         """Return the longest remember duration of the active inputs: how far back a batch may look."""

@@ -8,8 +8,11 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from kstream.batch import BatchInfo, InputOutcome, Json, JsonPlan, PlannedInput, SkippedRecord
+from kstream.batch import BatchInfo, BatchPlan, InputOutcome, Json, JsonPlan, PlannedInput, SkippedRecord
 from kstream.batch_time import Time
+from kstream.checkpoint import names
+from kstream.checkpoint.format import reading
+from kstream.checkpoint.input_records import KeptOffsets
 from kstream.dstream.dstream import DStream
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import InputServices, StreamHost, services_of
@@ -101,6 +104,10 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Return the plan without records that stores the starting offsets of a first start. Called after `start`."""
         return cast("P", JsonPlan({}))
 
+    def position_text(self) -> str:
+        """Return where the next plan begins, in words, for the log of a start; "" for an input without offsets. Called after `start`."""
+        return ""
+
     @abstractmethod
     def plan(self, time: Time) -> P:
         """Return the plan of this stream for a batch. Must move no cursor. May block on the source.
@@ -118,6 +125,17 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
             NotRecoverableError: the data is of another kind of input; see `another_kind`.
         """
         return cast("P", JsonPlan(data))
+
+    def decoded(self, record: BatchPlan | KeptOffsets) -> P:
+        """Return the plan of this input in a stored record, which must have one.
+
+        Raises:
+            CorruptRecordError: `decode` cannot read the data. The message names the record.
+            NotRecoverableError: the data is of another kind of input.
+        """
+        is_plan = isinstance(record, BatchPlan)
+        with reading(names.plan(record.time, record.epoch) if is_plan else names.of_epoch(names.KEPT_OFFSETS, record.epoch)):
+            return self.decode(record.inputs[self.id])
 
     def another_kind(self, data: Mapping[str, Json]) -> NotRecoverableError:
         """Return the error that `decode` raises for data that no input of this class has stored."""
@@ -201,6 +219,13 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
         return InputOutcome()
 
+    def task_properties(self, time: Time, plan: P) -> Mapping[str, str]:
+        """Return what an output that begins now tells its tasks: local properties of Spark, by name. May block on the source.
+
+        Called before the function of each output of the batch, in the thread of its job. An error is that of the job.
+        """
+        return {}
+
     def check_records(self, time: Time, plan: P) -> None:
         """Raise an error if a batch must fail because of what its tasks have reported. Must not block.
 
@@ -217,6 +242,11 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Whether this input has an errors policy, so that operators on its records leave out a record for which they fail."""
         return False
 
+    @property
+    def knows_records(self) -> bool:
+        """Whether the tasks of this input know the record of each element, as an errors policy needs it."""
+        return self.has_errors_policy
+
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Pass the missed batch times to the input, before any of them is planned. May block on the source.
 
@@ -231,14 +261,19 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
         return None
 
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a batch that is planned now would get no records only because the first batch runs, which shows how many fit."""
+        return False
+
     def update_rate(self, recordsPerSecond: int) -> None:
-        """Take at most so many records a second from now on. Called after each batch, under back-pressure, on the listeners' thread.
+        """Take at most so many records a second from now on. Called under back-pressure by the thread that ends a batch.
 
         Must not block. Inputs with `adapts_rate` override it.
         """
 
     def batch_completed(self, info: BatchInfo) -> None:
-        """Note the figures of a batch that has ended. Called on the listeners' thread; must not block.
+        """Note the figures of a batch that has ended, before the next one is planned. Called by the thread that ends it; must not block.
 
         They show how fast the job is only if `info.measures_speed`: all outputs have succeeded in the first try.
         """
@@ -292,6 +327,11 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """Return the `outcome` of a batch; None if its plan is not kept. Any thread."""
         plan = self._plans.get(time)
         return None if plan is None else self.outcome(time, plan)
+
+    def task_properties_of(self, time: Time) -> Mapping[str, str]:
+        """Return the `task_properties` for a batch; none if its plan is not kept."""
+        plan = self._plans.get(time)
+        return {} if plan is None else self.task_properties(time, plan)
 
     def check_records_of(self, time: Time) -> None:
         """Call `check_records` for a batch whose plan is kept."""

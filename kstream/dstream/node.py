@@ -16,6 +16,7 @@ from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.dstream.ports import StreamHost, services_of
 from kstream.dstream.recipe import Recorder, user_call_site
 from kstream.errors import ConfigurationError, IllegalStateError, add_note
+from kstream.public_call import refused
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -56,6 +57,16 @@ class DStreamNode(ABC):
     @property
     def tolerates_record_errors(self) -> bool:
         """Whether an operator on single records of this stream leaves out a record for which it fails."""
+        return False
+
+    @property
+    def knows_records(self) -> bool:
+        """Whether the record of the source can be known of each element of this stream."""
+        return False
+
+    @property
+    def stands_on_storage(self) -> bool:
+        """Whether a stream between this one and the source is persisted. Asked only of a stream that knows its records."""
         return False
 
     @property
@@ -136,12 +147,13 @@ class DStreamNode(ABC):
     def remembered_rdds(self, begin: Time, end: Time) -> list[RDD[Any]]:
         """Return the RDDs of [begin, end] for `slice`, oldest first; a `begin` between two batches counts as the earlier one. Any thread.
 
-        Times that are not planned yet or no longer remembered are left out. A window at such a time would be computed from a part of its
-        data, and that result would be remembered.
+        Times that are not generated yet or no longer remembered are left out. A window at such a time would be computed from a part of its
+        data, and that result would be remembered. A planned batch that waits for its turn is generated when its turn comes.
         """
-        zero, newest = self._initialized(), self.newest_planned()
-        if newest is None:
+        zero, planned, generated = self._initialized(), self.newest_planned(), self.ssc.graph.newest_generated
+        if planned is None or generated is None:
             return []
+        newest = min(planned, generated)
         too_old = newest - self.remember_duration
         held = set(self.generated_times)
         begin = max(begin, min({too_old, *held})).floor(self.slide_duration, zero)
@@ -223,9 +235,9 @@ class DStreamNode(ABC):
         return self.outdated(self._generated, time)
 
     def outdated(self, batches: Iterable[Time], time: Time) -> list[Time]:
-        """Return the batches that are older than the remember duration before `time`, except those that the graph keeps for a retry."""
-        limit, kept = time - self.remember_duration, self.ssc.graph.kept_batches
-        return [t for t in batches if t not in kept and t <= limit]
+        """Return the batches that are older than the remember duration before `time`, except those that the retry of a batch needs."""
+        required = self.ssc.graph.required(time, self.remember_duration)
+        return [t for t in batches if t not in required]
 
     def _unpersist(self, rdds: Sequence[RDD[Any]]) -> None:
         if self.storage_level is not None and self.ssc.settings.get("spark.streaming.unpersist"):
@@ -279,9 +291,9 @@ def in_order(outputs: Iterable[DStreamNode]) -> list[DStreamNode]:
 def check_same_slide(parents: Sequence[DStreamNode]) -> None:
     """Raise ValueError unless there are streams, and all have the same context and slide duration."""
     if not parents:
-        raise ValueError("needs at least one stream")
+        raise refused(ValueError("needs at least one stream"))
     if any(p.ssc is not parents[0].ssc for p in parents):
-        raise ValueError("the streams belong to different contexts")
+        raise refused(ValueError("the streams belong to different contexts"))
     slides = sorted({p.slide_duration for p in parents})
     if len(slides) > 1:
-        raise ValueError(f"the streams have different slide durations: {', '.join(map(str, slides))}")
+        raise refused(ValueError(f"the streams have different slide durations: {', '.join(map(str, slides))}"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstream.batch import BatchInfo, RDDScope
+from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.conf import Settings
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
@@ -85,8 +86,17 @@ class StreamGraph(Protocol):
         ...
 
     @property
-    def kept_batches(self) -> Set[Time]:
-        """The failed batches whose RDDs and plans are kept for their next tries."""
+    def newest_generated(self) -> Time | None:
+        """The newest batch that was generated; None before the first. Any thread."""
+        ...
+
+    def required(self, time: Time, remember: Duration) -> RequiredBatches:
+        """Return the batches whose RDDs and plans a stream keeps when those up to `time` have ended.
+
+        Args:
+            time: the time.
+            remember: the remember duration of the stream.
+        """
         ...
 
     @property

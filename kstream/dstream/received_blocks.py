@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
-from kstream.errors import IllegalStateError, RpcError, RpcUnreachableError
+from kstream.errors import IllegalStateError, ReceiverNotStartedError, RpcError, RpcUnreachableError
 from kstream.receiver.block_reading import BlockLocations, ReadRecord, Replica
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo, ReceivedBlockTracker
 from kstream.receiver.receiver_tracker import ReceiverTracker
@@ -93,9 +93,9 @@ class ReceivedBlocks:
         """
         self._blocks.recover(planned, streams_now)
 
-    def start(self) -> None:
-        """Start the receivers. Returns at once."""
-        self._tracker.start()
+    def start(self, failed: Callable[[ReceiverNotStartedError], None] = lambda _error: None) -> None:
+        """Start the receivers. Returns at once. `failed` is called when one has failed to start too often, on any thread."""
+        self._tracker.start(failed)
 
     def stop(self, timeout: float) -> None:
         """Stop the receivers; until they end they may store blocks. Blocks for `timeout` seconds at most."""

@@ -100,14 +100,14 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         self._loss_lock = threading.Lock()
         self._planned_here: set[str] = set()
         """Ids of blocks in plans of this driver. Earlier drivers planned the others."""
-        self._read: set[str] = set()
-        """Ids of blocks in RDDs of this stream."""
+        self._read: dict[str, Time] = {}
+        """The blocks of the RDDs that were made, each with its batch."""
         self._lost: dict[str, dict[str, Any]] = {}
         """Lost blocks: block id → the ledger entry of the loss."""
         self._reported: set[str] = set()
         """Ids of lost blocks that an outcome has reported."""
         self._rate: int | None = None
-        """The rate that the receiver was told last. The listeners' thread writes it, and the generator's reads it."""
+        """The rate that the receiver was told last. The thread that ends a batch writes it, and the generator's reads it."""
 
     # -- life
 
@@ -141,7 +141,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return ReceiverPlan([PlannedBlock.from_json(row) for row in data["blocks"]])
 
     def update_rate(self, recordsPerSecond: int) -> None:
-        """Tell the receiver the rate at which it may store records one by one. Called on the listeners' thread; returns at once."""
+        """Tell the receiver the rate at which it may store records one by one. Called by the thread that ends a batch; returns at once."""
         self._rate = recordsPerSecond
         self._blocks.update_rate(self.id, recordsPerSecond)
 
@@ -186,15 +186,16 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             )
         there = [block for block in blocks if not block.lost]
         with self._loss_lock:
+            self._read.update((block.block_id, time) for block in blocks)
             for block in lost:
                 self._lost[block.block_id] = self._loss(block.block_id, block.num_records, "no live executor has it")
-            self._read.update(block.block_id for block in there)
         return self._blocks.rdd(there, tolerate_loss) if there else self.ssc.sparkContext.emptyRDD()
 
     def outcome(self, time: Time, plan: ReceiverPlan) -> InputOutcome:
         """Return the blocks that were found lost since the last outcome, each once. Logs a warning for each. Any thread.
 
-        They are blocks of this batch, or blocks of older batches that its windows needed.
+        They are blocks of this batch, or blocks of older batches that its windows needed. Those of later batches, which are generated
+        already, are left to the outcomes of these batches.
         """
         counts = {block.block_id: block.num_records for block in plan.blocks}
         not_found = self._blocks.lost()
@@ -202,8 +203,9 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             for block_id, why in not_found.items():
                 if block_id in self._read:
                     self._lost.setdefault(block_id, self._loss(block_id, counts.get(block_id), why))
-            lost = [loss for block_id, loss in self._lost.items() if block_id not in self._reported]
-            self._reported.update(self._lost)
+            found = [block_id for block_id in self._lost if block_id not in self._reported and self._read[block_id] <= time]
+            lost = [self._lost[block_id] for block_id in found]
+            self._reported.update(found)
         for loss in lost:
             logger.warning("batch %s continued without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
         return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
@@ -222,10 +224,11 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             if old not in self._plans:
                 self._blocks.release(old, plan.block_ids)
                 with self._loss_lock:
-                    for block_ids in (self._read, self._planned_here, self._reported):
+                    for block_ids in (self._planned_here, self._reported):
                         block_ids.difference_update(plan.block_ids)
                     for block_id in plan.block_ids:
                         self._lost.pop(block_id, None)
+                        self._read.pop(block_id, None)
 
     @property
     def _blocks(self) -> ReceivedBlocks | NoReceivedBlocks:

@@ -21,12 +21,13 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.batch import RDDScope
 from kstream.batch_time import Duration
-from kstream.dstream.arguments import check_function
+from kstream.dstream.arguments import check_body_runs, check_function
 from kstream.dstream.reference import RecordedStream
 from kstream.public_call import end_at_the_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ON_WORKERS = "__kstream_on_workers__"
+_CHECKED = "__kstream_checked__"
 _OWN_PACKAGES = ("kstream.", "kstream_kafka.", "kstream_kafka", "contextlib", "functools")
 
 
@@ -282,17 +283,20 @@ class Replay:
         return self._functions[inner]
 
 
-def on_workers(*parameters: str) -> Callable[[F], F]:
+def on_workers(*parameters: str, checked: bool = True) -> Callable[[F], F]:
     """Mark an operator's parameters that are functions for tasks. Its other functions run on the driver.
 
     Place this decorator below `recorded`, which reads the mark.
 
     Args:
         parameters: the names of the parameters.
+        checked: whether the call is refused, before anything else, if one of them is no function. False for an operator that checks
+            other arguments before them.
     """
 
     def mark(method: F) -> F:
         setattr(method, _ON_WORKERS, parameters)
+        setattr(method, _CHECKED, checked)
         return method
 
     return mark
@@ -315,16 +319,19 @@ def _creation_site(stream: Any) -> CallSite:
 def recorded(method: F) -> F:
     """Decorate a public operator: the recorder of its stream (or context) records its outermost calls.
 
-    A function for tasks that is none is refused. An error by which the call is refused ends at the user's line.
+    A function for tasks that is none is refused, and so is every function whose call runs nothing of its body. An error by which the call
+    is refused ends at the user's line.
     """
     signature, of_tasks = inspect.signature(method), parameters_on_workers(method)
-    functions = [name for name in of_tasks if _is_a_function(signature.parameters[name])]
+    checked = of_tasks if getattr(method, _CHECKED, True) else ()
+    functions = {name: parameter for name, parameter in signature.parameters.items() if "Callable[" in str(parameter.annotation)}
 
     def record(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind_partial(*args, **kwargs).arguments if of_tasks else {}
-        for name in functions:
+        given = _arguments(signature, args, kwargs) if functions or of_tasks else {}
+        for name, parameter in functions.items():
             if name in given:
-                check_function(method.__name__, name, given[name])
+                check = check_function if name in checked and _is_a_function(parameter) else check_body_runs
+                check(method.__name__, name, given[name], may_yield=_may_yield(parameter))
         result = method(*args, **kwargs)
         for function in (given.get(name) for name in of_tasks):
             if function is not None:
@@ -350,7 +357,20 @@ def recorded(method: F) -> F:
     return cast("F", wrapper)
 
 
+def _arguments(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of a call by the names of their parameters; {} for a call that raises TypeError because they do not fit."""
+    try:
+        return signature.bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        return {}
+
+
 def _is_a_function(parameter: inspect.Parameter) -> bool:
     """Return whether an operator's parameter takes a function and nothing else, None included."""
     annotation = str(parameter.annotation)
     return annotation.startswith("Callable") and not annotation.endswith("| None")
+
+
+def _may_yield(parameter: inspect.Parameter) -> bool:
+    """Return whether the function that a parameter takes returns an iterable, so that the operator iterates over what it yields."""
+    return "], Iterable[" in str(parameter.annotation)

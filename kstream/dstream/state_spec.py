@@ -90,7 +90,7 @@ class StateSpec:
         """
         duration = as_duration(idleDuration)
         if duration.milliseconds <= 0:
-            raise ValueError(f"the timeout of a state must be above zero, it is {duration}")
+            raise refused(ValueError(f"the timeout of a state must be above zero, it is {duration}"))
         self.timeout_duration = duration
         return self
 
@@ -107,7 +107,7 @@ class StateSpec:
             ValueError: the number is below one.
         """
         if numPartitions < 1:
-            raise ValueError(f"a state needs one partition or more, not {numPartitions}")
+            raise refused(ValueError(f"a state needs one partition or more, not {numPartitions}"))
         self.partitions = numPartitions
         return self
 

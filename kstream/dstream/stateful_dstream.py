@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _WRITTEN_EVERY = Duration(10_000)
-_FULL_LINEAGE = 2  # in checkpoint intervals: the lineage that `_shorten_lineage` lets grow
-_LEAST_GAIN = 4  # the lineage must be this many times as long as the part that is computed again
+_LAST_RESORT = 1.5
+"""How many times `longest_lineage` the lineage may grow while states cannot be written. Then Spark cuts it by a local checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -41,35 +41,58 @@ class WrittenState:
     """Makes an RDD of the state; None if there is no state yet."""
 
 
+@dataclass(frozen=True)
+class Recovery:
+    """The state in files from which the states after it can be made again."""
+
+    time: Time
+    """Its batch; the batch of the beginning if the stream began without state."""
+    state: RDD[Any] | None
+    """An RDD of its files; None if there was no state yet."""
+
+
 @dataclass
 class Lineage:
-    """The RDDs that the newest state's RDD is computed from, and the places where Spark cuts this lineage."""
+    """What the RDDs of the remembered states are computed from, and the places where Spark cuts this lineage."""
 
-    base: Time
-    """The batch of the state that was read from files, or that the driver began with. All newer RDDs are computed from that state."""
+    bases: dict[Time, Time] = field(default_factory=dict[Time, Time])
+    """Batch of a remembered state → the batch of the state in files, or of the beginning, from which its RDD is computed."""
+    lengths: dict[Time, int] = field(default_factory=dict[Time, int])
+    """Batch of a remembered state → how many states its RDD is computed from, itself included, since the newest cut before it."""
     local_checkpoints: list[Time] = field(default_factory=list[Time])
     """Batches whose state has a local checkpoint: Spark keeps it in the executors."""
     rdd_checkpoints: dict[Time, RDD[Any]] = field(default_factory=dict[Time, Any])
     """RDDs marked for Spark's reliable checkpoint, by batch, until their files are removed."""
-    unread: dict[Time, Time] = field(default_factory=dict[Time, Time])
-    """Batch of a state in files that tasks may still have to read → the newest batch that is computed from that state."""
 
-    def newest_cut(self, time: Time, began: Time) -> Time:
-        """Return the newest batch, not after `time`, at which the lineage ends: tasks compute no older batch. Never older than `began`."""
-        cuts = [self.base, *self.unread, *self.local_checkpoints, *self.rdd_checkpoints]
-        return max([began, *(cut for cut in cuts if cut <= time)])
+    def made(self, time: Time, before: Time) -> None:
+        """Note that the state of a batch is computed from the state of another one."""
+        is_cut = before in self.local_checkpoints or before in self.rdd_checkpoints
+        self.bases[time] = self.bases.get(before, before)
+        self.lengths[time] = 1 if is_cut else self.lengths.get(before, 0) + 1
 
-    def read_by(self, time: Time) -> None:
-        """Note that a batch's state is computed from the newest state in files that is not newer."""
-        base = max((t for t in (self.base, *self.unread) if t <= time), default=self.base)
-        if base in self.unread:
-            self.unread[base] = max(time, self.unread[base])
+    def read_from_files(self, time: Time) -> None:
+        """Note that the state of a batch is computed from nothing but its files."""
+        self.forget([time])
+        self.bases[time] = time
 
-    def restart_from(self, time: Time) -> None:
-        """Set the base to the batch whose state was read from files."""
-        self.base = time
-        self.local_checkpoints = [t for t in self.local_checkpoints if t < time]
-        self.unread[time] = time
+    def newest_cut(self, time: Time) -> Time:
+        """Return the newest batch, before `time`, at which the lineage of its state ends: tasks compute no older batch."""
+        base = self.bases[time]
+        return max([base, *(cut for cut in (*self.local_checkpoints, *self.rdd_checkpoints) if base < cut < time)])
+
+    def forget(self, times: Collection[Time]) -> None:
+        """Forget the states of these batches."""
+        for time in times:
+            self.bases.pop(time, None)
+            self.lengths.pop(time, None)
+            self.rdd_checkpoints.pop(time, None)
+        self.local_checkpoints = [t for t in self.local_checkpoints if t not in times]
+
+    def forget_all_but(self, times: Collection[Time]) -> None:
+        """Forget what the states of other batches are computed from. Spark's RDD checkpoints stay until their files are removed."""
+        self.bases = {t: base for t, base in self.bases.items() if t in times}
+        self.lengths = {t: length for t, length in self.lengths.items() if t in times}
+        self.local_checkpoints = [t for t in self.local_checkpoints if t in times]
 
     def is_anchor(self, time: Time, limit: Time) -> bool:
         """Return whether later states can be computed only from the blocks of this batch's state, because it is the last local checkpoint.
@@ -78,28 +101,30 @@ class Lineage:
             time: the batch.
             limit: local checkpoints after this time do not count.
         """
-        if time not in self.local_checkpoints or time < self.base:
+        if time not in self.local_checkpoints:
             return False
-        return not any(time < cut <= limit for cut in self.local_checkpoints)
+        cuts = {*self.local_checkpoints, *self.bases.values()}
+        return not any(time < cut <= limit for cut in cuts)
 
 
 class StatefulDStream(DStreamNode):
     """Base of the streams with state. `compute` of a subclass gets the state to continue from by `previous`.
 
     The RDDs are persisted because the next batch reads them. When a batch has ended, the blocks of the state two batches earlier are
-    unpersisted. The state is written once every `checkpoint_duration` (`written` is called), and later batches continue from the written
-    state. Neither a restart nor a repeated task needs anything older. Batch times that were never planned do not change the state.
+    unpersisted. The state is written once every `checkpoint_duration`, and when the lineage is `longest_lineage` batches long (`written` is
+    called). The next batch is made from the written state, and this cuts the lineage. Neither a restart nor a repeated task needs anything
+    older. Batch times that were never planned do not change the state.
 
-    After a downtime, or when a stream is behind, many batches are made before the first of them has run. Then Spark checkpoints the state
-    locally (in the executors) after every `longest_lineage` batches, which cuts the lineage. If an executor is lost, its local checkpoints
-    are lost. `go_back` then forgets the newer batches, which are made again from the last written state.
+    No RDD that a batch holds is replaced, except in a repair: the scheduler generates the batch after a state that is due when that state
+    is written. If the state cannot be written for long, Spark cuts the lineage by a local checkpoint (in the executors). If an executor is
+    lost, its local checkpoints are lost. `go_back` then forgets the newer states, which are made again from the last written one.
 
     Without a checkpoint directory of the StreamingContext (`uses_rdd_checkpoints`) the state is not written for a restart. Then Spark
     checkpoints its RDD every `checkpoint_duration` in the directory of the SparkContext, which cuts the lineage.
 
-    Threads: the JobGenerator's thread makes RDDs, and user threads do in `slice`; job threads call `compute_state`, `is_due` and
-    `state_at`; the JobScheduler's thread calls `go_back`; the cleaner's thread calls `states_to_read` and `remove_outdated_checkpoints`;
-    any thread calls `written`. `_lock` guards all that changes after `initialize`.
+    Threads: the JobGenerator's thread makes RDDs and calls `go_back`, and user threads make RDDs in `slice`; job threads call
+    `compute_state`, `is_due` and `state_at`; the cleaner's thread calls `states_to_read` and `remove_outdated_checkpoints`; any thread
+    calls `written`. `_lock` guards all that changes after `initialize`.
     """
 
     key_hash = KeyHash.NONE
@@ -128,13 +153,13 @@ class StatefulDStream(DStreamNode):
         self._without_results: set[Time] = set()
         """Batches that run again with a state from files: what mapWithState made with that state is in no file (see `stands_in`)."""
         self._written: WrittenState | None = None
-        self._lineage = Lineage(Time(0))
-        self._being_written: tuple[Time, Time] | None = None
-        """The batch whose state is being written, and the base of the lineage when the writing began."""
+        self._lineage = Lineage()
+        self._cleared = Time(0)
+        """The time for which `clear_metadata` was called last."""
         self._with_blocks: set[Time] = set()
         """The batches whose state is persisted."""
-        self._replaced: list[tuple[Time, RDD[Any]]] = []
-        """Batches and RDDs that a written state has replaced. They stay persisted, because batches that still run may read their blocks."""
+        self._replaced: list[tuple[Time, Time, RDD[Any]]] = []
+        """Batches, the bases of their lineage, and RDDs that a written state has replaced. Batches that have not ended may read them."""
 
     @property
     def state_id(self) -> str:
@@ -168,7 +193,7 @@ class StatefulDStream(DStreamNode):
                 began = self._began_before(time)
                 if began is None:
                     return self._before_the_beginning(time)
-                self._shorten_lineage()
+                self._continue_from_written(time)
                 self._make(time, began)
             return self._generated.get(time)
 
@@ -178,8 +203,9 @@ class StatefulDStream(DStreamNode):
         begun = newest.floor(self.slide_duration, self.zero_time)  # of the former interval, `newest` is no batch time now
         for missing in (begun + self.slide_duration).to(time, self.slide_duration):
             if self.has_batch(missing):
-                self._cut_long_lineage(missing, super().getOrCompute(missing), began)
-        self._lineage.read_by(time)
+                before = self.previous_time(missing)
+                self._lineage.made(missing, began if before is None else before)
+                self._cut_long_lineage(missing, super().getOrCompute(missing))
 
     def _complete_state(self, time: Time) -> None:
         """Give a state that was read from files what was computed with it, from the state before. Call this under the lock."""
@@ -198,25 +224,28 @@ class StatefulDStream(DStreamNode):
         older = max((t for t in self._older if t <= time), default=None)
         return None if older is None or time > self._older[older] else older
 
-    def _cut_long_lineage(self, time: Time, state: RDD[Any] | None, began: Time) -> None:
+    def _cut_long_lineage(self, time: Time, state: RDD[Any] | None) -> None:
         """Mark the state of a batch for a checkpoint of Spark, if the lineage must be cut there. Call this under the lock.
 
-        With `uses_rdd_checkpoints` the state gets a reliable checkpoint once an interval, or when the lineage is `longest_lineage` slides
-        long. Without it the state gets a local checkpoint, and only when the lineage is so long.
+        With `uses_rdd_checkpoints` the state gets a reliable checkpoint once an interval, or when the lineage is `longest_lineage` batches
+        long. Without it such a state is due, and written. Only if that has failed for long the state gets a local checkpoint.
         """
         self._with_blocks.add(time)
         if state is None:
             return
-        cut = self._lineage.newest_cut(time, began)
-        too_long = time.since(cut) >= self.slide_duration * self.longest_lineage
         if self.uses_rdd_checkpoints:
             assert self.checkpoint_duration is not None
-            if too_long or time.floor(self.checkpoint_duration, self.zero_time) > cut:
+            cut = self._lineage.newest_cut(time)
+            if self._is_lineage_long(time) or time.floor(self.checkpoint_duration, self.zero_time) > cut:
                 state.checkpoint()
                 self._lineage.rdd_checkpoints[time] = state
-        elif too_long:
+        elif self._is_lineage_long(time, _LAST_RESORT):
             state.localCheckpoint()
             self._lineage.local_checkpoints.append(time)
+
+    def _is_lineage_long(self, time: Time, times: float = 1) -> bool:
+        """Return whether the lineage of a remembered state is so many times `longest_lineage` batches long. Call this under the lock."""
+        return self._lineage.lengths.get(time, 0) >= self.longest_lineage * times
 
     def has_batch(self, time: Time) -> bool:
         """Whether, in this stream's slide that ends at `time`, any input that it depends on was planned."""
@@ -243,7 +272,6 @@ class StatefulDStream(DStreamNode):
                 times = -(-_WRITTEN_EVERY.milliseconds // self.slide_duration.milliseconds)
                 self.checkpoint_duration = self.slide_duration * times
             self._beginning = Beginning(zero_time, was_empty=True)
-            self._lineage.base = zero_time
         super().initialize(zero_time)
 
     def begin(self, time: Time, state: RDD[Any] | None, empty_before: bool) -> None:
@@ -256,12 +284,9 @@ class StatefulDStream(DStreamNode):
         """
         with self._lock:
             self._beginning = Beginning(time, empty_before)
-            self._lineage.base = time
             self._written = WrittenState(time, None if state is None else lambda: state)
             if state is not None:
-                self._generated[time] = self._persisted(state)
-                self._with_blocks.add(time)
-                self._lineage.unread[time] = time
+                self._begin_with(time, state)
 
     def begin_older(self, time: Time, state: RDD[Any] | None, until: Time) -> None:
         """Set an older state, from which unfinished batches are computed. Called after `begin`, newest first, before the first batch.
@@ -276,9 +301,13 @@ class StatefulDStream(DStreamNode):
             self._older[time] = max(until, self._older.get(time, until))
             self._without_results |= {t for t in self._generated if time < t <= until}
             if state is not None and time not in self._generated:
-                self._generated[time] = self._persisted(state)
-                self._with_blocks.add(time)
-                self._lineage.unread[time] = time
+                self._begin_with(time, state)
+
+    def _begin_with(self, time: Time, state: RDD[Any]) -> None:
+        """Take an RDD of a state in files as the state of its batch. Call this under the lock."""
+        self._generated[time] = self._persisted(state)
+        self._with_blocks.add(time)
+        self._lineage.read_from_files(time)
 
     def compute_state(self, time: Time) -> None:
         """Compute the state of a batch, if later batches continue from it. In a job thread; blocks on a Spark job, whose error is raised.
@@ -291,21 +320,26 @@ class StatefulDStream(DStreamNode):
             self.ssc.state_rdds.compute(state)
 
     def is_due(self, time: Time) -> bool:
-        """Return whether the state of a batch must be written. Called when all jobs of the batch have succeeded. Any thread.
+        """Return whether the state of a batch must be written when all jobs of the batch have ended. Any thread.
 
-        One state is written for each checkpoint interval: that of the batch at its end, or of the first batch after it.
+        One state is written for each checkpoint interval: that of the batch at its end, or of the first batch after it. A state is also due
+        when its lineage is `longest_lineage` batches long.
         """
         with self._lock:
             if self.uses_rdd_checkpoints or time not in self._generated or self.checkpoint_duration is None or self.zero_time is None:
                 return False
             since = self.zero_time if self._written is None else self._written.time
-            return time.floor(self.checkpoint_duration, self.zero_time) > since
+            if time <= since:
+                return False
+            return time.floor(self.checkpoint_duration, self.zero_time) > since or self._is_lineage_long(time)
 
-    def state_at(self, time: Time) -> RDD[Any]:
-        """Return the RDD of the state of a batch that `is_due`, which the caller then writes. KeyError if it is forgotten. Any thread."""
+    def state_to_write(self, time: Time) -> RDD[Any] | None:
+        """Return the RDD of the state of a batch if `is_due`, else None. Any thread.
+
+        A repair of another batch may forget the state. Then it is due when the batch has run again.
+        """
         with self._lock:
-            self._being_written = (time, self._lineage.base)
-            return self._generated[time]
+            return self._generated[time] if self.is_due(time) else None
 
     def written(self, time: Time, read: Callable[[], RDD[Any]]) -> None:
         """Note that the state of a batch is durable: later batches are made from it.
@@ -314,24 +348,36 @@ class StatefulDStream(DStreamNode):
 
         Args:
             time: the batch.
-            read: makes an RDD of the written state. It is called later, by the thread that makes RDDs or by `go_back`.
+            read: makes an RDD of the written state. It is called later, by the thread that makes RDDs.
         """
         with self._lock:
             if self._written is None or time > self._written.time:
                 self._written = WrittenState(time, read)
-            if self._being_written is not None and self._being_written[0] == time:
-                self._lineage.unread.pop(self._being_written[1], None)  # the write has computed and persisted every partition
 
-    def states_to_read(self, unfinished: Time) -> set[Time]:
-        """Return the batches of the states in files that batches from `unfinished` on may have to read. Any thread.
+    def states_to_read(self, new: Time, unfinished: Collection[Time]) -> set[Time]:
+        """Return the batches of the states in files that batches which have not ended may have to read. Any thread.
 
-        A state may be read long after the batch that follows it: an output that takes only the first records reads only the first
-        partition, and a later batch reads the others.
+        Those are the bases of all states that such a batch reads, and of the newest state, from which the next batch is made. A state may
+        be read long after the batch that follows it: an output that takes only the first records reads only the first partition, and a
+        later batch reads the others. Blocks that are lost with an executor are computed again from the base.
+
+        Args:
+            new: the oldest batch of those that run or come.
+            unfinished: the batches that have not succeeded. Older ones than `new` have failed, and may be tried again.
         """
         with self._lock:
-            limit, lineage = unfinished - self.slide_duration, self._lineage
-            lineage.unread = {base: newest for base, newest in lineage.unread.items() if base == lineage.base or newest > limit}
-            return set(lineage.unread)
+            reach, bases = self.slide_duration + self.window_lookback, self._lineage.bases
+            newest = max(self._generated, default=None)
+            read = {*bases, *(t for t, _, _ in self._replaced), *self._older.values()}
+            oldest = min(read, default=new)
+            older = [t for t in unfinished if oldest <= t < new]  # an outage may leave many, and few are as new as a remembered state
+
+            def is_read(time: Time) -> bool:
+                return time > new - reach or any(time <= t < time + reach for t in older)
+
+            needed = {base for t, base in bases.items() if t == newest or is_read(t)}
+            needed |= {base for t, base, _ in self._replaced if is_read(t)}
+            return needed | {began for began, until in self._older.items() if is_read(until)}
 
     def begins_after(self, time: Time) -> bool:
         """Return whether this driver began with a state of a batch that is not older: it has the data of that batch in it."""
@@ -339,71 +385,76 @@ class StatefulDStream(DStreamNode):
             return self._beginning.time >= time
 
     def forget(self, times: Collection[Time]) -> None:
-        """Forget the states of these batches, which have not been computed. States that the driver began with stay."""
+        """Forget the states of these batches, which no output has shown and no file has. States that the driver began with stay."""
         with self._lock:
             began = {self._beginning.time, *self._older}
             gone = {t for t in times if t in self._generated and t not in began}
             self._with_blocks -= gone
-            lineage = self._lineage
-            lineage.local_checkpoints = [t for t in lineage.local_checkpoints if t not in gone]
-            for t in gone:
-                lineage.rdd_checkpoints.pop(t, None)
+            self._lineage.forget(gone)
         super().forget(gone)
 
-    def go_back(self) -> None:
-        """Forget the states after the last written state, so that they are made again from it.
+    def recovery(self) -> Recovery | None:
+        """Return the written state from which the newer states can be made again; None if they cannot. Changes nothing.
 
-        Called when blocks of the state were lost with an executor. If the plan of a batch is no longer kept, or no state was written,
-        nothing changes; then only a restart helps.
-
-        Any thread. Blocks while another thread makes an RDD of this stream, and while the driver reads the written state (only if the
-        workers cannot open the store).
+        They cannot if the written state cannot be read, or if the plan of a later batch is no longer kept. Then only a restart helps.
+        Blocks while the driver reads the written state (only if the workers cannot open the store).
         """
         with self._lock:
             written = self._written
-            if written is None or written.read is None:
-                return
-            younger = [t for t in self._generated if t > written.time]
-            if all(self.has_batch(t) for t in younger):
-                self._continue_from(written.time, written.read, younger)
+            if written is None or written.time < self._cleared - self.remember_duration:
+                return None
+            if not all(self.has_batch(t) for t in self._generated if t > written.time):
+                return None
+            if written.read is None:
+                return Recovery(written.time, None)
+            state = self._read(written.read)
+            return None if state is None else Recovery(written.time, state)
 
-    def _shorten_lineage(self) -> None:
-        """Continue from the newest written state, if this saves much more work than it costs. Call this under the lock.
+    def go_back(self, recovery: Recovery) -> None:
+        """Forget the states after the written state, so that they are made again from it, because blocks or files of a state are gone.
 
-        Batches that were made while the state was being written descend from its old RDD. If they were kept, the lineage would grow with
-        each write. If they are made again, their data is read again. So they are made again only if the lineage is `_FULL_LINEAGE`
-        checkpoint intervals long and `_LEAST_GAIN` times as long as the part that is made again.
+        The forgotten RDDs stay persisted until their batches have ended, because jobs may still read them.
+
+        Args:
+            recovery: what `recovery` has returned.
         """
-        written, base = self._written, self._lineage.base
-        if written is None or written.read is None or written.time <= base or written.time not in self._generated:
+        with self._lock:
+            younger = [t for t in self._generated if t > recovery.time]
+            if recovery.state is not None:
+                self._stand_on(recovery.time, recovery.state)
+            self._replaced += [(t, self._lineage.bases[t], self._generated.pop(t)) for t in younger]
+            self._with_blocks.difference_update(younger)
+            self._lineage.forget(younger)
+
+    def _continue_from_written(self, time: Time) -> None:
+        """Let a new batch continue from the written state, unless a newer one is made already. Call this under the lock.
+
+        Args:
+            time: the batch.
+        """
+        written, newest = self._written, max(self._generated, default=None)
+        if written is None or written.read is None or written.time != newest or time <= written.time:
             return
-        younger = sorted(t for t in self._generated if t > written.time)
-        if younger:
-            assert self.checkpoint_duration is not None
-            length, again = younger[-1].since(base), younger[-1].since(written.time)
-            if length < self.checkpoint_duration * _FULL_LINEAGE or length < again * _LEAST_GAIN:
-                return
-            if not all(self.has_batch(t) for t in younger):
-                return
-        self._continue_from(written.time, written.read, younger)
+        if self._lineage.bases[written.time] != written.time:
+            state = self._read(written.read)
+            if state is not None:
+                self._stand_on(written.time, state)
 
-    def _continue_from(self, written: Time, read: Callable[[], RDD[Any]], younger: list[Time]) -> None:
-        """Replace the RDD of a written state by an RDD of its files, and forget the states of younger batches. Call this under the lock.
-
-        If the files cannot be read, a warning is logged and nothing changes.
-        """
+    def _read(self, read: Callable[[], RDD[Any]]) -> RDD[Any] | None:
+        """Return an RDD of a written state. If its files cannot be read, log a warning and return None."""
         try:
-            state = self._persisted(read())
+            return read()
         except StorageError as e:  # only if the driver itself reads; if workers read, their tasks fail later
             logger.warning("the state of %r that was written cannot be read back: %s", self, e)
-            return
-        if written in self._generated:
-            self.stands_in(state, self._generated[written])
-        self._replaced += [(t, self._generated.pop(t)) for t in [*younger, written] if t in self._generated]
-        self._with_blocks.difference_update(younger)
-        self._generated[written] = state
-        self._with_blocks.add(written)
-        self._lineage.restart_from(written)
+            return None
+
+    def _stand_on(self, written: Time, state: RDD[Any]) -> None:
+        """Replace the RDD of a written state by an RDD of its files. Call this under the lock."""
+        made = self._generated.get(written)
+        if made is not None:
+            self.stands_in(state, made)
+            self._replaced.append((written, self._lineage.bases[written], made))
+        self._begin_with(written, state)
 
     def stands_in(self, state: RDD[Any], made: RDD[Any]) -> None:
         """Copy what `made` has besides the state to `state`, which was read from files and replaces it. For subclasses."""
@@ -433,9 +484,10 @@ class StatefulDStream(DStreamNode):
     def clear_metadata(self, time: Time) -> None:
         """Forget old states as every stream does, but never the newest one. Unpersist blocks sooner: when no batch needs them."""
         with self._lock:
+            self._cleared = max(time, self._cleared)
             limit = time - self.slide_duration * 2 - self.window_lookback
-            unread = [rdd for t, rdd in self._replaced if t <= limit]
-            self._replaced = [(t, rdd) for t, rdd in self._replaced if t > limit]
+            unread = [rdd for t, _, rdd in self._replaced if t <= limit]
+            self._replaced = [entry for entry in self._replaced if entry[0] > limit]
             newest = max(self._generated, default=limit)
             kept = {newest, *self._older}
             freed = [t for t in self._with_blocks if t <= limit and t not in kept and not self._lineage.is_anchor(t, limit)]
@@ -443,6 +495,8 @@ class StatefulDStream(DStreamNode):
             unread += [self._generated[t] for t in freed if t in self._generated]
         self._unpersist(unread)
         super().clear_metadata(time)
+        with self._lock:
+            self._lineage.forget_all_but(self._generated)
 
     def remove_outdated_checkpoints(self) -> None:
         """Remove the files of Spark's RDD checkpoints that no remembered RDD needs. The cleaner's thread; blocks on the file system.

@@ -5,17 +5,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kstream.batch import Job
 from kstream.batch_time import Time
+from kstream.dstream.arguments import check_output_has_run
 from kstream.dstream.node import DStreamNode, check_same_slide
 from kstream.errors import NoRDDError
+from kstream.worker.persisted_records import behind_storage
 from kstream.worker.record_failure import TRANSFORMATION, Step, name_of
 from kstream.worker.tolerant_operators import OPERATORS
 
 if TYPE_CHECKING:
     from pyspark import RDD
+    from pyspark.core.rdd import PipelinedRDD
 
 
 class RddOrigin(enum.Enum):
@@ -75,7 +78,8 @@ class TransformedDStream(DStreamNode):
 class RecordDStream(TransformedDStream):
     """A stream of an operator on single records, such as `map`. It has the errors policy of its parent.
 
-    A parent that is persisted has none: its records come from Spark's storage, and nobody knows from which records of the source.
+    The records of a parent that is persisted come from Spark's storage. Its partition is computed once more to find the record that fails.
+    That works while no stream between the parent and the source is persisted: such a stream ends the policy.
     """
 
     def __init__(self, parent: DStreamNode, name: str, function: Any, plain: Callable[[RDD[Any]], RDD[Any]], preserves: bool) -> None:
@@ -94,11 +98,25 @@ class RecordDStream(TransformedDStream):
 
     @property
     def tolerates_record_errors(self) -> bool:
-        """Whether the parent has an errors policy other than `fail`, and hands its records on one by one."""
+        """Whether the parent has an errors policy other than `fail`, and the record of each element can be known."""
+        return self.dependencies[0].tolerates_record_errors and self.knows_records
+
+    @property
+    def knows_records(self) -> bool:
+        """Whether the record of each element can be known: at most one stream between this one and the source is persisted."""
         (parent,) = self.dependencies
-        return parent.storage_level is None and parent.tolerates_record_errors
+        return parent.knows_records and not (parent.storage_level is not None and parent.stands_on_storage)
+
+    @property
+    def stands_on_storage(self) -> bool:
+        """Whether a stream between this one and the source is persisted."""
+        (parent,) = self.dependencies
+        return parent.storage_level is not None or parent.stands_on_storage
 
     def _made(self, _time: Time, rdd: RDD[Any]) -> RDD[Any]:
+        (parent,) = self.dependencies
+        if parent.storage_level is not None and self.knows_records:
+            rdd = rdd.mapPartitionsWithIndex(behind_storage(cast("PipelinedRDD[Any, Any]", rdd).func), True)
         if not self.tolerates_record_errors:
             return self._plain(rdd)
         step = Step(TRANSFORMATION, f"{self.operator} at {self.creation_site}", name_of(self._function))
@@ -133,7 +151,7 @@ class ForEachDStream(DStreamNode):
         """
         Args:
             parent: the stream whose RDDs `func` gets.
-            func: the output function.
+            func: the output function. Returns what the function of the user has returned.
             name: the name of the operation.
             own: `func` is a function of kstream, so Spark's pages show its Spark jobs where the user called the operation.
         """
@@ -169,10 +187,13 @@ class ForEachDStream(DStreamNode):
         func, placement, inputs = self._func, self.ssc.graph.placement, self._inputs
 
         def run() -> None:
+            for stream in inputs:
+                for name, value in stream.task_properties_of(time).items():
+                    self.ssc.sparkContext.setLocalProperty(name, value)
             if self._own:
                 placement.called_at(self.creation_site, lambda: func(time, rdd))
             else:
-                func(time, rdd)
+                check_output_has_run(f"{self.operator} at {self.creation_site}", func(time, rdd))
             for stream in inputs:
                 stream.check_records_of(time)
 

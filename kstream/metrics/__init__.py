@@ -4,7 +4,6 @@ One idea: a batch leaves small figures behind, and a scrape reads them. A scrape
 does not grow with the number of partitions or with the past. The files:
 
     families            each metric with its type, labels and meaning; Histogram
-    log_lag             LogLag: how far an input is behind the ends of its logs, in records and in seconds
     metrics_listener    MetricsListener: keeps the figures of batches, outputs and receivers
     measured_store      MeasuredStore: measures the requests of the plan log to its store
     streaming_source    StreamingSource: makes the metrics of one moment from the figures

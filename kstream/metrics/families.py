@@ -46,6 +46,7 @@ DRIVER_INFO = _gauge("driver_info", "The application. The value is 1.", "applica
 EPOCH = _gauge("driver_epoch", "The epoch of the driver; 0 without a checkpoint directory.")
 STARTED = _gauge("driver_start_timestamp_seconds", "When the context was started, by the clock of the driver.")
 FENCED = _gauge("driver_fenced", "1 if another driver has taken over, else 0.")
+STATE_WRITE_FAILED = _gauge("state_write_failed", "1 if the states that were due last could not be written, else 0.")
 INTERVAL = _gauge("batch_interval_seconds", "The batch interval.")
 BEHIND = _gauge("behind_seconds", "For how long the oldest batch has been due that has not succeeded, whether it is planned or not.")
 BATCHES_BEHIND = _gauge("behind_batches", "The batches that are due and have not succeeded, whether they are planned or not.")
@@ -75,14 +76,19 @@ BYTES = _counter("input_bytes", "The bytes of keys and values in these records, 
 SKIPPED = _counter("skipped_records", "The records that batches have left out because `kstream skip` had named them.", "input")
 LOSSES = _counter("data_losses", "The data losses that batches have met, as entries of the ledger.", "input")
 LIMITED = _counter("limited_batches", "The batches that had fewer records than were in the logs, by the reason.", "input", "reason")
-INPUT_LAG = _gauge("input_lag_records", "The records that were in the logs and in no batch when the newest batch was planned.", "input")
+INPUT_LAG = _gauge(
+    "input_lag_records",
+    "The records after the last batch that has succeeded without a gap, up to the ends of the logs when the newest batch was planned.",
+    "input",
+)
+INPUT_UNPLANNED = _gauge("input_unplanned_records", "The records of the lag that are in no batch yet.", "input")
 INPUT_LAG_S = _gauge("input_lag_seconds", "The largest lag of a partition in seconds; see kstream_partition_lag_seconds.", "input")
 TOPIC_LAG = _gauge("topic_lag_records", "As kstream_input_lag_records, by topic.", "input", "topic")
 TOPIC_LAG_S = _gauge("topic_lag_seconds", "As kstream_input_lag_seconds, by topic.", "input", "topic")
 PARTITION_LAG = _gauge("partition_lag_records", "As kstream_input_lag_records, by partition.", "input", "topic", "partition")
 PARTITION_LAG_S = _gauge(
     "partition_lag_seconds",
-    "For how long the oldest record has been in the log that is in no batch, estimated from the ends of the log at earlier batches. "
+    "For how long the oldest record of the lag has been in the log, estimated from the ends of the log at earlier batches. "
     "For a record that is older than the newest batch of the driver before this one, or than the first batch: the time since that batch.",
     "input",
     "topic",

@@ -66,9 +66,9 @@ class MeasuredStore:
         """Return the full path or URL of a name, for messages."""
         return self._store.path(name)
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the file durably; see FileStore."""
-        self._measured("create", name, lambda: self._store.create(name, data))
+        self._measured("create", name, lambda: self._store.create(name, data, private=private))
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create or overwrite the file; see FileStore."""

@@ -18,7 +18,6 @@ from kstream.listener import (
     StreamingListenerReceiverStopped,
 )
 from kstream.metrics.families import BATCH_BOUNDS, Histogram
-from kstream.metrics.log_lag import LogLag, lag_after
 
 SUCCEEDED, FAILED = "succeeded", "failed"
 """The results of a batch and of an output operation."""
@@ -71,7 +70,6 @@ class ListenerFigures:
     operations: dict[tuple[int, str, str], int]
     inputs: dict[int, InputFigures]
     limited: dict[tuple[int, str], int]
-    lags: dict[int, LogLag]
     receivers: dict[int, ReceiverFigures]
 
 
@@ -90,13 +88,7 @@ class MetricsListener(StreamingListener):
         self._operations: Counter[tuple[int, str, str]] = Counter()
         self._inputs: dict[int, InputFigures] = {}
         self._limited: Counter[tuple[int, str]] = Counter()
-        self._lags: dict[int, LogLag] = {}
-        self._before_ms: int | None = None
         self._receivers: dict[int, ReceiverFigures] = {}
-
-    def continues_after(self, time: Time | None) -> None:
-        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
-        self._before_ms = None if time is None else time.milliseconds
 
     def figures(self) -> ListenerFigures:
         """Return the figures of this moment. Any thread; never blocks for long."""
@@ -112,25 +104,20 @@ class MetricsListener(StreamingListener):
                 operations=dict(self._operations),
                 inputs=dict(self._inputs),
                 limited=dict(self._limited),
-                lags=dict(self._lags),
                 receivers=dict(self._receivers),
             )
 
     # -- batches
 
     def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
-        """Keep the ends of the logs and of the plan, for the lag, and count what has limited the batch."""
-        info = batchSubmitted.info
+        """Keep what each input reads, and count what has limited the batch."""
         with self._lock:
-            for number, source in info.inputs.items():
+            for number, source in batchSubmitted.info.inputs.items():
                 progress = source.progress
                 known = self._inputs.get(number, InputFigures())
                 self._inputs[number] = replace(known, description=progress.description)
                 if progress.limited_by is not None:
                     self._limited[number, progress.limited_by] += 1
-                lag = lag_after(self._lags.get(number), progress, info.submission_ms, self._before_ms)
-                if lag is not None:
-                    self._lags[number] = lag
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Count a batch that has ended, with its delays; of a batch that has succeeded also its records."""

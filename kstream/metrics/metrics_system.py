@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
@@ -68,10 +67,6 @@ class MetricsSystem:
         self._bus.add(self._listener)
         self._server.start()
         logger.info("metrics are at %s", self._server.url)
-
-    def continues_after(self, time: Time | None) -> None:
-        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
-        self._listener.continues_after(time)
 
     def stop(self) -> None:
         """Close the port and end its threads. Blocks for a moment. Does nothing before the start."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kstream.batch import BatchCounts
+from kstream.batch import BatchCounts, LogLag
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
 from kstream.metrics.families import Family, Kind
-from kstream.metrics.log_lag import LogLag
 from kstream.metrics.measured_store import StoreFigures
 from kstream.metrics.metrics_listener import ListenerFigures, MetricsListener, ReceiverFigures
 
@@ -28,6 +27,7 @@ class EngineFigures:
         batches: how many batches have not succeeded.
         retries: how often a batch was tried again.
         rates: the rate of each input that back-pressure has computed last, by stream id.
+        lags: the lag of each input that reads logs, by stream id.
         error_policies: the policy of each input for a record that fails, by stream id.
         receivers: the name of each receiver of the job, whether it has ever started or not, by stream id.
         waiting_blocks: the received blocks that are in no batch; None without receivers.
@@ -38,6 +38,7 @@ class EngineFigures:
     batches: BatchCounts = field(default_factory=BatchCounts)
     retries: int = 0
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
+    lags: Mapping[int, LogLag] = field(default_factory=dict[int, LogLag])
     error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
     receivers: Mapping[int, str] = field(default_factory=dict[int, str])
     waiting_blocks: int | None = None
@@ -76,7 +77,7 @@ class StreamingSource(Collector):
         yield from _of_driver(status)
         yield from _of_batches(status, engine, figures)
         yield from _of_inputs(engine, figures)
-        yield from _of_lags(figures.lags, status.written_ms, self._most_partitions)
+        yield from _of_lags(engine.lags, status.written_ms, self._most_partitions)
         yield from self._of_the_rest(engine, figures)
 
     def _of_the_rest(self, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
@@ -102,6 +103,7 @@ def _of_driver(status: DriverStatus) -> Iterator[Metric]:
     yield _one(f.EPOCH, status.epoch)
     yield _one(f.STARTED, status.started_ms / 1000)
     yield _one(f.FENCED, float(status.ended == "fenced"))
+    yield _one(f.STATE_WRITE_FAILED, float(status.state_error is not None))
 
 
 def _of_batches(status: DriverStatus, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
@@ -143,9 +145,10 @@ def _of_lags(lags: Mapping[int, LogLag], now_ms: int, most: int) -> Iterator[Met
 
     The lag of a single partition is computed only if it is shown.
     """
-    known = [(str(number), lag, list(lag.by_topic(now_ms))) for number, lag in sorted(lags.items())]
+    known = [(str(number), lag, list(lag.by_topic(now_ms))) for number, lag in lags.items()]
     yield _metric(f.INPUT_LAG, [((number,), sum(each.records for each in topics)) for number, _, topics in known if topics])
     yield _metric(f.INPUT_LAG_S, [((number,), max(each.seconds for each in topics)) for number, _, topics in known if topics])
+    yield _metric(f.INPUT_UNPLANNED, [((number,), lag.unplanned) for number, lag, topics in known if topics])
     by_topic = [((number, each.topic), each) for number, _, topics in known for each in topics]
     shown = by_topic if len(by_topic) <= most else []
     yield _metric(f.TOPIC_LAG, [(labels, each.records) for labels, each in shown])

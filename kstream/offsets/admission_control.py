@@ -66,7 +66,7 @@ class ReadLimit:
 
 
 class AdmissionControl:
-    """Decides how many records a batch of one stream may have. The generator's thread plans, the listeners' thread measures.
+    """Decides how many records a batch of one stream may have. The generator's thread plans, the thread that ends a batch measures.
 
     Args:
         settings: the limits of the user.
@@ -87,7 +87,7 @@ class AdmissionControl:
         self._waiting_since: Time | None = None
         self._limit: tuple[Time, ReadLimit | None] | None = None
 
-    # -- what is measured; on the listeners' thread
+    # -- what is measured; by the thread that ends a batch
 
     def update_rate(self, records_a_second: int) -> None:
         """Let the next batches have no more than this rate, under back-pressure."""
@@ -124,6 +124,14 @@ class AdmissionControl:
                 self._bytes_a_record = source.num_bytes / source.num_records
 
     # -- planning; on the generator's thread
+
+    def is_measuring(self, open_batches: Collection[Time]) -> bool:
+        """Return whether a batch that is planned now would get no records, because the first batch with records still runs.
+
+        Args:
+            open_batches: as of `admit`.
+        """
+        return self._catch_up.is_measuring(open_batches)
 
     @property
     def caps_rates(self) -> bool:
@@ -192,12 +200,12 @@ class AdmissionControl:
     def _ceilings(self, time: Time, open_batches: Collection[Time], bytes_a_record: float) -> Iterable[Ceiling]:
         """Yield the limits of a batch besides its rates."""
         yield from self._catch_up.ceilings(time, open_batches)
-        if self._settings.backpressure and self._is_late(time, open_batches):
+        if self._settings.backpressure and self._is_late(open_batches):
             yield Ceiling(total=0, reason="lateBatches")
         if self._settings.max_bytes:
             yield Ceiling(total=max(1, int(self._settings.max_bytes / bytes_a_record)), reason="maxBytesPerBatch")
 
-    def _is_late(self, time: Time, open_batches: Collection[Time]) -> bool:
+    def _is_late(self, open_batches: Collection[Time]) -> bool:
         """Return whether an earlier batch should have ended long ago, and its records are the reason.
 
         Spark's controller hears of an overload when a batch has ended. The batches that were planned meanwhile, at the old rate, have
@@ -207,7 +215,7 @@ class AdmissionControl:
         self._empty.intersection_update(open_batches)
         oldest = min(open_batches, default=None)
         with_records = [] if oldest is None or oldest in self._empty else [oldest]
-        return is_late(time, with_records, open_batches, self._interval, self._settings.concurrent_jobs)
+        return is_late(with_records, open_batches, self._settings.concurrent_jobs)
 
     def _rates(self, estimate: float | None) -> RateLimits:
         """Return the rate limits of a batch."""

@@ -26,8 +26,6 @@ SHARE = 0.85
 """The share of its interval that a batch may need. The rest is for batches that are slower."""
 START_MS = 10_000
 """How long the first batch of a restart may run beyond its share. Workers start in it, and few records would measure nothing else."""
-MOST_LATE = 2
-"""A batch takes no records if an earlier one has not ended so many intervals after its time, and occupies a concurrent job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def _shares(lengths: Mapping[Partition, int], total: int, wanted: int) -> dict[P
 
 
 class CatchUp:
-    """How far one stream has caught up. The generator's thread plans, the listeners' thread measures; `_lock` guards the state.
+    """How far one stream has caught up. The generator's thread plans, the thread that ends a batch measures; `_lock` guards the state.
 
     Args:
         first_records: the most records of a partition in a batch without a measurement; 0 switches catching up off.
@@ -87,6 +85,10 @@ class CatchUp:
         self._speed = BatchSpeed(SHARE * interval.milliseconds, interval.milliseconds)
         self._speed_before = BatchSpeed(SHARE * interval.milliseconds, interval.milliseconds)
         """The speed of the last batches of earlier drivers."""
+        self._is_measured = False
+        """Whether a batch was measured that this driver has planned. A pending one may have had a record, while workers were started."""
+        self._first: Time | None = None
+        """The first batch that this driver has planned."""
         self._is_told = False
         """Whether the log has the time until the stream has caught up."""
         self._last: Time | None = None
@@ -94,8 +96,6 @@ class CatchUp:
         """The records that the last plan left in the logs."""
         self._unfinished: list[Time] = []
         """The batches that took records while the stream was behind, and that had not ended at the last plan."""
-        self._unheard: dict[Time, Time] = {}
-        """Those that ended before any was measured, and of which the listeners have not heard → the plan that saw it first."""
 
     @property
     def is_behind(self) -> bool:
@@ -112,10 +112,10 @@ class CatchUp:
         with self._lock:
             if not self._behind and (self._first_records <= 0 or not self._has_paused(time)):
                 return ()
-            self._note_ends(time, open_batches)
-            if not self._speed.is_known:
-                return [Ceiling(total=0, reason="firstBatchRuns")] if self._unfinished or self._unheard else self._first_ceilings()
-            if is_late(time, self._unfinished[:1], open_batches, self._interval, self._concurrent_jobs):
+            self._unfinished = [batch for batch in self._unfinished if batch in open_batches]
+            if not self._is_measured:
+                return [Ceiling(total=0, reason="firstBatchRuns")] if self._unfinished else self._first_ceilings()
+            if is_late(self._unfinished[:1], open_batches, self._concurrent_jobs):
                 return [Ceiling(total=0, reason="lateBatches")]
             return [Ceiling(total=self._speed.fitting(), reason="catchUp")]
 
@@ -126,17 +126,14 @@ class CatchUp:
             return [fixed]
         return [fixed, Ceiling(total=before.most_within(SHARE * self._interval.milliseconds + START_MS), reason="firstBatchTime")]
 
-    def _note_ends(self, time: Time, open_batches: Collection[Time]) -> None:
-        """Note which batches have ended. Call this under the lock.
+    def is_measuring(self, open_batches: Collection[Time]) -> bool:
+        """Return whether the first batch with records runs, so that the next one would get none.
 
-        The listeners hear of an end later than the scheduler. If nobody has heard of the first batch, its speed may be under way; a batch
-        between two tries has none. So the stream waits for it no longer than for a late batch.
+        Args:
+            open_batches: as of `ceilings`.
         """
-        ended = [batch for batch in self._unfinished if batch not in open_batches]
-        self._unfinished = [batch for batch in self._unfinished if batch in open_batches]
-        unheard = {**dict.fromkeys(ended, time), **self._unheard}
-        limit_ms = MOST_LATE * self._interval.milliseconds
-        self._unheard = {batch: seen for batch, seen in unheard.items() if time.since(seen).milliseconds < limit_ms}
+        with self._lock:
+            return self._behind and not self._is_measured and any(batch in open_batches for batch in self._unfinished)
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Mapping[Partition, int]) -> None:
         """Note the durable plan of a batch.
@@ -154,7 +151,7 @@ class CatchUp:
             was_behind = self._behind
             self._behind = self._first_records > 0 and left > 0 and (was_behind or self._has_paused(time))
             self._is_told = self._is_told and (was_behind or not self._behind)
-            self._last, self._left = time, left
+            self._first, self._last, self._left = self._first or time, time, left
             if self._behind and taken:
                 self._unfinished.append(time)
 
@@ -170,12 +167,13 @@ class CatchUp:
         """
         cost = _cost_of(info, stream_id)
         with self._lock:
+            is_own = self._first is not None and info.batch_time >= self._first
             self._unfinished = [batch for batch in self._unfinished if batch != info.batch_time]
-            self._unheard.pop(info.batch_time, None)
             if cost is None:
                 return
             self._speed.add(cost)
-            if not self._behind or self._last is None or self._is_told:
+            self._is_measured = self._is_measured or is_own
+            if not self._behind or self._last is None or self._is_told or not self._is_measured:
                 return
             self._is_told = True
             left, a_second, most, seconds = self._left, cost.records * 1000 / cost.processing_ms, *self._rate()
@@ -211,16 +209,12 @@ def _cost_of(info: BatchInfo, stream_id: int) -> BatchCost | None:
     return BatchCost(source.num_records, max(1, processing_ms))
 
 
-def is_late(time: Time, oldest: Sequence[Time], open_batches: Collection[Time], interval: Duration, concurrent_jobs: int) -> bool:
+def is_late(oldest: Sequence[Time], open_batches: Collection[Time], concurrent_jobs: int) -> bool:
     """Return whether a batch would only make a queue longer. Pure.
 
     Args:
-        time: the batch.
         oldest: the oldest open batch with records of the stream; empty without one.
         open_batches: the batches that run, or wait for an earlier one.
-        interval: the batch interval.
-        concurrent_jobs: how many jobs run side by side. While there are fewer batches, the next one need not wait.
+        concurrent_jobs: how many jobs run side by side. While no more batches are open, the next one runs when one of them has ended.
     """
-    if not oldest or len(open_batches) < concurrent_jobs:
-        return False
-    return time.since(oldest[0]).milliseconds >= MOST_LATE * interval.milliseconds
+    return bool(oldest) and sum(time >= oldest[0] for time in open_batches) > concurrent_jobs

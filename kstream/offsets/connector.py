@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from kstream.connectors import ConnectorTools, OffsetChange, PlannedRange, ResetResult, ToolNotOfferedError
+from kstream.connectors import ConnectorTools, OffsetChange, PlannedRange, ResetResult, ToolNotOfferedError, stored_ranges
 from kstream.errors import ConfigurationError, KStreamError
 from kstream.offsets.log import Log, ends_of, with_retries
 from kstream.offsets.log_plan import KIND, LogPlan
@@ -50,9 +50,7 @@ class LogPlanTools(ConnectorTools):
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         """Return the ranges in plan data, empty ones included; None if the data is no stored LogPlan of this Log. Pure."""
-        if not self._knows(data):
-            return None
-        return [PlannedRange(r.topic, r.partition, r.fromOffset, r.untilOffset) for r in LogPlan.decode(data).ranges]
+        return stored_ranges(data.get("ranges")) if self._knows(data) else None
 
     def _knows(self, data: Mapping[str, Any]) -> bool:
         """Return whether the data is the plan of a Log that these tools are for."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from kstream.dstream.input_dstream import ON_RECORD_ERROR
 from kstream.errors import ConfigurationError, DeadLetterNotStoredError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReportData, counts_of, errors_of
-from kstream.worker.record_errors import DeadLetters, ErrorLimit, ErrorsPolicy, KindCounts
+from kstream.worker.record_errors import DeadLetters, ErrorKind, ErrorLimit, ErrorsPolicy, KindCounts
 
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 """What becomes of a batch and of a record for which a decoder or an operator fails. fail: the batch fails. skip: the batch goes on without
@@ -21,6 +22,8 @@ the record. dead-letter: as skip, and the record is written to the dead letters 
 POLICIES = (FAIL, SKIP, DEAD_LETTER)
 DEAD_LETTER_TOPIC = "spark.streaming.kstream.deadLetterTopic"
 MAX_ERROR_RATIO = "spark.streaming.kstream.maxErrorRatio"
+LOG_PAUSE_MS = 60_000
+"""Milliseconds between two lines of the log about errors of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,17 @@ class OnRecordError:
         """Whether a batch goes on without a record that fails. Only of a resolved policy."""
         return self.policy in (SKIP, DEAD_LETTER)
 
-    def in_tasks(self, ranges: Sequence[OffsetRange], dead_letters: DeadLetters | None) -> ErrorsPolicy | None:
+    def in_tasks(self, ranges: Sequence[OffsetRange], dead_letters: DeadLetters | None, stored_property: str = "") -> ErrorsPolicy | None:
         """Return the policy for the tasks of a batch; None for `fail`. Only of a resolved policy.
 
         Args:
             ranges: the planned ranges of the batch.
             dead_letters: the place of the dead letters; None under skip.
+            stored_property: the name of the local property with the letters of the batch that are stored already.
         """
         if not self.tolerates:
             return None
-        return ErrorsPolicy(ErrorLimit(self.max_ratio or 0.0, sum(r.count() for r in ranges)), dead_letters)
+        return ErrorsPolicy(ErrorLimit(self.max_ratio or 0.0, sum(r.count() for r in ranges)), dead_letters, stored_property)
 
     def check(self, ranges: Sequence[OffsetRange], report: ReportData) -> None:
         """Check what the tasks of a batch have reported so far. Only of a resolved policy. Pure.
@@ -118,18 +122,77 @@ NO_POLICY = OnRecordError()
 """Everything is left to the settings."""
 
 
-def log_errors(time: Time, kinds: KindCounts, policy: OnRecordError, logger: logging.Logger) -> None:
-    """Log the first record error of each kind of a batch, with their number. Any thread.
+@dataclass(slots=True)
+class _Counted:
+    """Record errors of one kind that have no line in the log yet."""
 
-    Args:
-        time: the batch time.
-        kinds: the errors.
-        policy: the resolved policy of the stream.
-        logger: the log of the stream.
+    begin: Time
+    end: Time
+    records: int
+    first: str
+    went: str
+
+
+class RecordErrorLog:
+    """Warnings about the record errors of one stream: one for the first errors of a kind, then one a minute with their number. Any thread.
+
+    A record that fails in each batch would otherwise be a line of the log for each batch.
     """
-    went = f"are in the dead-letter topic {policy.dead_letter_topic}" if policy.policy == DEAD_LETTER else "were skipped"
-    for (operator, exception), (records, first) in kinds.items():
-        logger.warning("batch %s, %d records failed in %s with %s and %s; the first: %s", time, records, operator, exception, went, first)
+
+    def __init__(self, logger: logging.Logger, monotonic_ms: Callable[[], int]) -> None:
+        """
+        Args:
+            logger: the log of the stream.
+            monotonic_ms: the clock, in ms.
+        """
+        self._logger = logger
+        self._monotonic_ms = monotonic_ms
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._logged_at: dict[ErrorKind, int] = {}
+        """When a kind was logged last. Kinds for which that is a minute ago are forgotten."""
+        self._counted: dict[ErrorKind, _Counted] = {}
+
+    def note(self, time: Time, kinds: KindCounts, policy: OnRecordError) -> None:
+        """Note the errors of a batch, and log what is due.
+
+        Args:
+            time: the batch time.
+            kinds: the errors; none for a batch without errors.
+            policy: the resolved policy of the stream.
+        """
+        went = f"are in the dead-letter topic {policy.dead_letter_topic}" if policy.policy == DEAD_LETTER else "were skipped"
+        with self._lock:
+            for kind, (records, first) in kinds.items():
+                known = self._counted.setdefault(kind, _Counted(time, time, 0, first, went))
+                known.begin, known.end, known.records = min(known.begin, time), max(known.end, time), known.records + records
+            due = self._due()
+        self._log(due)
+
+    def close(self) -> None:
+        """Log what has no line yet. Later errors are logged at once."""
+        with self._lock:
+            self._is_closed = True
+            due = self._due()
+        self._log(due)
+
+    def _due(self) -> dict[ErrorKind, _Counted]:
+        """Take the errors that are logged now. Called under the lock."""
+        now = self._monotonic_ms()
+        self._logged_at = {kind: at for kind, at in self._logged_at.items() if now - at < LOG_PAUSE_MS and not self._is_closed}
+        due = {kind: counted for kind, counted in self._counted.items() if kind not in self._logged_at}
+        self._counted = {kind: counted for kind, counted in self._counted.items() if kind not in due}
+        self._logged_at |= dict.fromkeys(due, now)
+        return due
+
+    def _log(self, due: Mapping[ErrorKind, _Counted]) -> None:
+        for (operator, exception), counted in due.items():
+            facts = counted.records, operator, exception, counted.went, counted.first
+            if counted.begin == counted.end:
+                self._logger.warning("batch %s, %d records failed in %s with %s and %s; the first: %s", counted.end, *facts)
+            else:
+                line = "batches %s to %s, %d records failed in %s with %s and %s; the first: %s"
+                self._logger.warning(line, counted.begin, counted.end, *facts)
 
 
 def _refused(key: str, value: Any, because: str) -> ConfigurationError:

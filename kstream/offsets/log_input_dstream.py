@@ -21,7 +21,7 @@ from kstream.offsets.admission_control import AdmissionControl, AdmissionSetting
 from kstream.offsets.log import Log, beginnings_of, ends_of, with_retries
 from kstream.offsets.log_ends import Ends, ends_at_times, times_with_records
 from kstream.offsets.log_plan import KIND, LogPlan
-from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, skipped_between
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, describe_offsets, skipped_between
 from kstream.offsets.positions import Positions, PositionsLike
 from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.read_report import ReadReportAccumulator, counts_of, lost_ranges
@@ -30,8 +30,13 @@ from kstream.offsets.starting_offsets import resolve
 if TYPE_CHECKING:
     from pyspark import RDD
 
+    from kstream.batch_time import BatchTime
+    from kstream.dstream.dstream import DStream
+    from kstream.offsets.log_rdd import LogRDD
+
 logger = logging.getLogger("kstream.offsets")
 T = TypeVar("T")
+U = TypeVar("U")
 ON_DATA_LOSS = "spark.streaming.kstream.log.onDataLoss"
 
 
@@ -135,6 +140,10 @@ class LogInputDStream(InputDStream[LogPlan]):
         """Return a plan of empty ranges at the starting offsets. Called after `start`."""
         return LogPlan.empty_at(self.log.name, self._offsets())
 
+    def position_text(self) -> str:
+        """Return the offset of each partition at which the next plan begins, in words."""
+        return describe_offsets(self._offsets())
+
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Ask the Log where it ended at each missed time, if the policy is by-timestamp. Blocks.
 
@@ -223,11 +232,16 @@ class LogInputDStream(InputDStream[LogPlan]):
         return self._next
 
     def update_rate(self, recordsPerSecond: int) -> None:
-        """Let the partitions share this rate from the next plan on. Called on the listeners' thread."""
+        """Let the partitions share this rate from the next plan on. Called by the thread that ends a batch."""
         self._admission.update_rate(recordsPerSecond)
 
+    @property
+    def is_measuring(self) -> bool:
+        """Whether the first batch with records runs, so that the next one would get none."""
+        return self._admission.is_measuring(self.services.open_batches())
+
     def batch_completed(self, info: BatchInfo) -> None:
-        """Note the speed of a batch. Called on the listeners' thread."""
+        """Note the speed of a batch. Called by the thread that ends a batch."""
         self._admission.batch_completed(info, self.id, repr(self))
 
     def _admission_settings(self) -> AdmissionSettings:
@@ -249,7 +263,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     # -- the batch
 
-    def rdd(self, time: Time, plan: LogPlan) -> RDD[Any]:
+    def rdd(self, time: Time, plan: LogPlan) -> LogRDD:
         """Return the LogRDD of the plan's ranges. The tasks read the Log, and raise the errors of the read."""
         from kstream.offsets.log_rdd import LogRDD  # imported late, because it needs a JVM and planning does not
 
@@ -287,6 +301,12 @@ class LogInputDStream(InputDStream[LogPlan]):
         super().clear_metadata(time)
         if self._reports is not None:
             self._reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
+
+    if TYPE_CHECKING:  # type checkers know the RDDs of this stream, which have offset ranges
+
+        def transform(self, func: Callable[[LogRDD], RDD[U]] | Callable[[BatchTime, LogRDD], RDD[U]]) -> DStream[U]: ...
+
+        def foreachRDD(self, func: Callable[[LogRDD], Any] | Callable[[BatchTime, LogRDD], Any]) -> None: ...
 
     # -- recovery without setup
 

@@ -176,3 +176,14 @@ def skipped_between(until_offsets: Mapping[Partition, int], ranges: Iterable[Off
     begins = {(r.topic, r.partition): r.fromOffset for r in ranges}
     skipped = [(p, until_offsets[p], at) for p, at in begins.items() if p not in explained and until_offsets.get(p, at) < at]
     return [f"{topic}-{number} [{until}, {at})" for (topic, number), until, at in skipped]
+
+
+def describe_offsets(offsets: Mapping[Partition, int], most: int = 5) -> str:
+    """Return the offsets in words, as `orders-0 at 10, orders-1 at 12`.
+
+    Args:
+        offsets: partition → offset.
+        most: the most partitions to name. If there are more, the text ends with the number of all.
+    """
+    shown = [f"{topic}-{number} at {at}" for (topic, number), at in sorted(offsets.items())]
+    return ", ".join(shown[:most]) + (f" … ({len(shown)} in all)" if len(shown) > most else "")

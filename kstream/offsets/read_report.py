@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kstream.batch import SkippedRecord
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange
+from kstream.worker.stored_letters import StoredLetters, add_letters
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -27,8 +28,8 @@ RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""
 ReportData: TypeAlias = dict[str, Any]
 """A report as tasks send it: {"counts": {start: (until, records)}, "bytes": {start: (records, bytes)},
-"lost": {start: (until, cause, detail)}, "errors": {start: {kind: (records, first)}}, "undelivered": {start: reason}}. Bytes, errors and
-undelivered are by a range of the task."""
+"lost": {start: (until, cause, detail)}, "errors": {start: {kind: (records, first)}}, "letters": StoredLetters,
+"undelivered": {start: reason}}. Bytes, errors and undelivered are by a range of the task."""
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class ReadReport:
             estimated, also if it did not read a split to its end.
         lost: start → (end, cause, detail), for each lost range.
         errors: start of the task's first range → kind → (records, the first of them), if records failed.
+        letters: the dead letters that the task has stored.
         undelivered: the same start → why a dead letter was not stored, if the task could not raise that.
     """
 
@@ -50,6 +52,7 @@ class ReadReport:
     lengths: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
     lost: dict[RangeStart, tuple[int | None, str, str]] = field(default_factory=dict[RangeStart, tuple[int | None, str, str]])
     errors: dict[RangeStart, KindCounts] = field(default_factory=dict)
+    letters: StoredLetters = field(default_factory=dict)
     undelivered: dict[RangeStart, str] = field(default_factory=dict[RangeStart, str])
 
     def record_read(self, split: OffsetRange, records: int) -> None:
@@ -79,7 +82,7 @@ class ReadReport:
 
     def to_plain(self) -> ReportData:
         """Return the report for the driver; empty if nothing was recorded."""
-        parts = ("counts", self.counts), ("bytes", self.lengths), ("lost", self.lost), ("errors", self.errors)
+        parts = ("counts", self.counts), ("bytes", self.lengths), ("lost", self.lost), ("errors", self.errors), ("letters", self.letters)
         return {name: found for name, found in (*parts, ("undelivered", self.undelivered)) if found}
 
 
@@ -105,6 +108,8 @@ def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[i
             counted = known.setdefault("errors", {}).setdefault(start, {})
             for kind, found in kinds.items():
                 counted[kind] = max(counted.get(kind, found), found, key=lambda entry: entry[0])
+        if "letters" in report:
+            add_letters(known.setdefault("letters", {}), report["letters"])
         if "undelivered" in report:
             known.setdefault("undelivered", {}).update(report["undelivered"])
     return into
@@ -258,10 +263,21 @@ class ReadReportAccumulator:
             errors = {start: dict(kinds) for start, kinds in found.get("errors", {}).items()}
             return {"counts": dict(found.get("counts", {})), "errors": errors, "undelivered": undelivered}
 
+    def add_letters(self, found: Mapping[int, StoredLetters]) -> None:
+        """Add dead letters that are stored, by batch time in ms, as if tasks had reported them. Any thread."""
+        if found:
+            self.accumulator.add({time_ms: {"letters": letters} for time_ms, letters in found.items()})
+
+    def letters(self, time_ms: int) -> StoredLetters:
+        """Return the dead letters of a batch that are stored, as far as its tasks have reported them. Any thread."""
+        with self.param.lock:
+            known: dict[int, ReportData] = self.accumulator.value
+            return {origin: set(offsets) for origin, offsets in known.get(time_ms, {}).get("letters", {}).items()}
+
     def drop_counts(self, time_ms: int) -> None:
         """Drop the counts of a batch that is read again with other splits, because records are left out: of records and of record errors.
 
-        Its losses stay. Any thread.
+        Its losses and its dead letters stay. Any thread.
         """
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value

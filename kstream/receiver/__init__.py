@@ -14,6 +14,7 @@ One idea: a receiver knows only its supervisor, and the driver only ids of block
     block_reading                a worker reads a block back
     messages                     between receivers and the driver
     receiver_tracker             on the driver: all receivers, and the stores
+    failed_starts                when a receiver that never starts fails the job
     receiver_scheduling_policy   on which executors receivers run
     received_block_tracker       on the driver: all blocks, and their log
 """

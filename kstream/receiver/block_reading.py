@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from kstream.errors import BlocksLostError, CorruptRecordError, KStreamError, RpcError, StorageError
+from kstream.errors import (
+    BlocksLostError,
+    CorruptRecordError,
+    KStreamError,
+    RpcError,
+    RpcRefusedError,
+    RpcUnreachableError,
+    StorageError,
+    add_note,
+)
 from kstream.receiver.block_store import decode_block
 from kstream.receiver.executor_process import executor_of_this_worker
 from kstream.rpc import RpcClient, RpcCredentials
@@ -92,10 +101,13 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
     The stores are asked first, the store of this executor before the others, and then the receiver's log.
 
     Raises:
-        BlocksLostError: neither a store nor the log gave the block. The message has the answer of each.
+        BlocksLostError: neither a store nor the log has the block. The message has the answer of each.
+        StorageError: no store gave the block, and the store of the log is away: a later try may read it.
+        RpcError: none gave the block, and a block store that lives could not read it: a later try may.
         FormatVersionError: another version of kstream has written the block to the log.
     """
     asked: list[str] = []
+    unsure: RpcError | None = None
     for replica in _nearest_first(block.replicas):
         try:
             return records_of(_client(replica, credentials).get(block.block_id), block.block_id)
@@ -103,18 +115,31 @@ def read_block(block: BlockLocations, credentials: RpcCredentials) -> Iterator[A
             asked.append(f"executor {replica.executor_id} does not have it")
         except RpcError as e:
             asked.append(f"executor {replica.executor_id}: {e}")
+            if not _is_gone(e):
+                unsure = e
     if block.handle is not None and block.log is not None:
         try:
             chunks = decode_block(block.log(block.handle), f"the write-ahead log's {block.handle}")
             return records_of(chunks, block.block_id)
         except (StorageError, CorruptRecordError) as e:
+            if e.outage:
+                add_note(e, f"received block {block.block_id} is in the write-ahead log, whose store is away")
+                raise
             asked.append(f"the write-ahead log: {e}")
+    if unsure is not None:
+        add_note(unsure, f"received block {block.block_id} cannot be read now: {'; '.join(asked)}")
+        raise unsure
     raise BlocksLostError(
         f"received block {block.block_id} ({block.num_records} records) is lost: {'; '.join(asked) or 'no live executor has it'}",
         time=None,
         stream=None,
         blocks=[[block.block_id, block.num_records]],
     )
+
+
+def _is_gone(error: RpcError) -> bool:
+    """Return whether a block store seems to be dead, or another application has its port. One that answers with a failure lives."""
+    return isinstance(error, RpcRefusedError | RpcUnreachableError)
 
 
 def records_of(chunks: Iterable[bytes], block_id: str) -> Iterator[Any]:

@@ -93,8 +93,9 @@ def _announced(spec: BlockStoreSpec) -> StoreAddress | None:
 def _started(spec: BlockStoreSpec) -> StoreAddress:
     """Start the store's process, and wait until the store answers. KStreamError if it does not."""
     command = [sys.executable, "-m", _MODULE]
-    # Only this worker's path has the modules of --py-files. A new session keeps signals for the worker's group from the store.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # Only this worker's path has the modules of --py-files: on a cluster `./kstream.zip`, relative to the folder of the executor, which the
+    # store leaves. A new session keeps signals for the worker's group from the store.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path if entry)}
     output = Path(spec.folder) / "store.log"
     with open(output, "wb") as log:
         process = subprocess.Popen(

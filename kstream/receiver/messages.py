@@ -29,9 +29,11 @@ REGISTER_STORE: Final = "RegisterBlockStore"
 ADD_BLOCK: Final = "AddBlock"
 """stream, run, id, records, executors, metadata, handle (`wal/write_ahead_log.py`), stored_at (ms) → added"""
 REPORT_ERROR: Final = "ReportError"
-"""stream, message, error → {}"""
+"""stream, run, message, error, ends (whether the run ends by the error) → {}"""
+ON_START_RETURNED: Final = "OnStartReturned"
+"""stream, run → {}: the receiver has started"""
 DEREGISTER_RECEIVER: Final = "DeregisterReceiver"
-"""stream, run, message, error → {}"""
+"""stream, run, message, error, ends: whether the run ends → {}"""
 FIRST_ATTEMPT: Final = "FirstAttemptOfReceiver"
 """stream, stage → runs: whether the first attempt of the task still runs, so that the asking attempt is a speculative copy"""
 NEXT_COMMAND: Final = "NextCommand"
@@ -81,7 +83,7 @@ def block_of_fields(stream_id: int, fields: Mapping[str, Any]) -> ReceivedBlockI
 class TrackerLink:
     """The client of the driver's ReceiverTracker for one receiver run. Thread-safe; every call blocks.
 
-    `deregister` and `report` log an RpcError; the other calls raise it.
+    `deregister`, `on_start_returned` and `report` log an RpcError; the other calls raise it.
     """
 
     def __init__(self, driver: RpcClient, stream_id: int, run: int, pauses_s: Sequence[float] = (1.0, 5.0)) -> None:
@@ -110,9 +112,9 @@ class TrackerLink:
         """Ask whether the first attempt of this task, in this stage of Spark, still runs. If so the caller is a speculative copy."""
         return self._ask(FIRST_ATTEMPT, stage=stage)["runs"]
 
-    def deregister(self, message: str, error: BaseException | None) -> None:
-        """Report that the receiver has stopped, for good or for a restart."""
-        self._tell(DEREGISTER_RECEIVER, run=self._run, message=message, error=_text(error))
+    def deregister(self, message: str, error: BaseException | None, ends: bool = True) -> None:
+        """Report that the receiver has stopped, for good (`ends`: the run ends) or for a restart."""
+        self._tell(DEREGISTER_RECEIVER, run=self._run, message=message, error=_text(error), ends=ends)
 
     def add_block(self, block_id: str, stored: ReceivedBlockStoreResult, metadata: Json) -> bool:
         """Send the driver a stored block. Idempotent. A call without an answer is retried, so that a slow driver costs no block.
@@ -132,9 +134,13 @@ class TrackerLink:
             time.sleep(pause)
         return self._ask(ADD_BLOCK, **fields)["added"]
 
-    def report(self, message: str, error: BaseException | None) -> None:
-        """Report an error that does not end the receiver."""
-        self._tell(REPORT_ERROR, message=message, error=_text(error))
+    def on_start_returned(self) -> None:
+        """Report that the receiver has started."""
+        self._tell(ON_START_RETURNED, run=self._run)
+
+    def report(self, message: str, error: BaseException | None, ends: bool = False) -> None:
+        """Report an error of the receiver. `ends`: the run ends by it."""
+        self._tell(REPORT_ERROR, run=self._run, message=message, error=_text(error), ends=ends)
 
     def next_command(self) -> Mapping[str, Any]:
         """Wait some seconds for a command.

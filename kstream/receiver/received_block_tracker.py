@@ -19,11 +19,19 @@ from typing import Any, TypeAlias
 from kstream.batch.plan import Json
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
-from kstream.checkpoint.format import decode, encode
+from kstream.checkpoint.declared_types import check_types
+from kstream.checkpoint.format import Fields, decode, encode
 from kstream.clock import Clock
 from kstream.errors import CorruptRecordError
 from kstream.loop import THREADS, Event, Runtime
-from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle, handle_of_json, handle_to_json, single_records
+from kstream.wal import (
+    FileBasedWriteAheadLogSegment,
+    WriteAheadLog,
+    WriteAheadLogRecordHandle,
+    handle_of_json,
+    handle_to_json,
+    single_records,
+)
 
 logger = logging.getLogger(__name__)
 REMEMBERED_MS = 600_000
@@ -115,7 +123,7 @@ def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
     """
     kind = next((kind for kind in (ADDED, CLEANED) if f'"kind":"{kind}"'.encode() in data), ADDED)
     try:
-        fields = decode(kind, data, where)
+        return decode(kind, data, where, _addition_of if kind == ADDED else _cleanup_of)
     except CorruptRecordError as e:
         reason = e.facts["reason"]
         raise CorruptRecordError(
@@ -124,13 +132,20 @@ def from_bytes(data: bytes, where: str) -> ReceivedBlockEvent:
             path=where,
             reason=reason,
         ) from e
-    if kind == ADDED:
-        return BlockAdditionEvent(_info(fields["block"]), fields["epoch"])
+
+
+def _cleanup_of(fields: Fields) -> BatchCleanupEvent:
     return BatchCleanupEvent(tuple(fields["blocks"]))
+
+
+def _addition_of(fields: Fields) -> BlockAdditionEvent:
+    return BlockAdditionEvent(_info(fields["block"]), fields["epoch"])
 
 
 def _info(block: Mapping[str, Any]) -> ReceivedBlockInfo:
     handle = handle_of_json(block["handle"])
+    if isinstance(handle, FileBasedWriteAheadLogSegment):
+        check_types(handle)
     return ReceivedBlockInfo(block["stream"], block["id"], block["records"], block["metadata"], handle, block_id_valid=False)
 
 

@@ -246,6 +246,7 @@ class ReceiverSupervisor:
         clock: Clock,
         restart_delay_ms: int,
         tell: Callable[[ReceiverNews], None] = lambda _news: None,
+        on_start_returned: Callable[[], None] = lambda: None,
     ) -> None:
         """Make a supervisor, and attach the receiver to it. `start` starts the receiver.
 
@@ -256,6 +257,7 @@ class ReceiverSupervisor:
             clock: The clock of the restart delay.
             restart_delay_ms: The delay of a restart that names no delay.
             tell: Called with starts, stops and errors, on any thread.
+            on_start_returned: Called after each `onStart` that has not raised, on its thread.
         """
         self._receiver = receiver
         self._stream_id = stream_id
@@ -263,6 +265,7 @@ class ReceiverSupervisor:
         self._clock = clock
         self._delay = restart_delay_ms
         self._tell = tell
+        self._on_start_returned = on_start_returned
         self._state = SupervisorState.INITIALIZED
         self._restarting = False
         self._over = THREADS.event()
@@ -376,6 +379,8 @@ class ReceiverSupervisor:
             message = f"Error starting receiver {self._stream_id}"
             logger.error("%s", message, exc_info=e)
             self.stop_self(message, e)
+        else:
+            self._on_start_returned()
 
     def _stop_receiver(self, message: str, error: BaseException | None) -> None:
         """Call `onStop` if the receiver is started, and post the stop. An error of `onStop` is logged."""

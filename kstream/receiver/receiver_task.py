@@ -137,7 +137,9 @@ class ReceiverTask:
         session = ReceiverSession(link, executor, address.host, peers)
         writer = self._writer(own, peers, link, dumps)
         delay_ms = self._config.restart_delay_ms
-        supervisor = ReceiverSupervisor(self._receiver, self._stream, writer, SystemClock(), delay_ms, session.on_news)
+        supervisor = ReceiverSupervisor(
+            self._receiver, self._stream, writer, SystemClock(), delay_ms, session.on_news, link.on_start_returned
+        )
         writer.open()
         supervisor.start()
         THREADS.thread(lambda: session.follow(supervisor, writer), f"Receiver-{self._stream}-commands").start()
@@ -161,7 +163,7 @@ class ReceiverTask:
 
     def failed(self, error: BaseException) -> None:
         """Report the error with which the task has failed to the driver. Blocks; an RpcError is logged."""
-        self._link().report(f"Error starting receiver {self._stream}", error)
+        self._link().report(f"Error starting receiver {self._stream}", error, ends=True)
 
     def _link(self) -> TrackerLink:
         return TrackerLink(self._config.driver(), self._stream, self._run)
@@ -207,7 +209,7 @@ class ReceiverSession:
                 self._end(news.message, news.error)
         elif news.kind == "stopped":
             self._registered = False
-            self._link.deregister(news.message, news.error)
+            self._link.deregister(news.message, news.error, ends=False)
         elif not self._registered:
             self._registered = True
             self._register_again()

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 from kstream.batch import ReceiverInfo
 from kstream.clock import Clock
+from kstream.errors import ReceiverNotStartedError
 from kstream.listener import StreamingListenerReceiverError, StreamingListenerReceiverStarted, StreamingListenerReceiverStopped
 from kstream.loop import THREADS, Event, Runtime
 from kstream.receiver import messages
 from kstream.receiver.block_reading import Replica
 from kstream.receiver.executor_process import DRIVER
+from kstream.receiver.failed_starts import FailedStarts
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo, ReceivedBlockTracker
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import (
@@ -33,6 +35,19 @@ _MOST_REFUSALS = 3
 """How often in a row a receiver is refused that runs elsewhere than it was scheduled. After that any executor is better than none."""
 
 
+class TaskEnded(Protocol):
+    """Called when the task of a receiver run has ended. Any thread."""
+
+    def __call__(self, reason: str, raised: bool = False, /) -> None:
+        """Take the end of the task.
+
+        Args:
+            reason: The reason of a failure in one line, or "".
+            raised: Whether it is an exception of Python: of ours or the user's. Else Spark has ended the task, as when an executor is lost.
+        """
+        ...
+
+
 class ReceiverRunner(Protocol):
     """A runner of receivers: as tasks of Spark, or in threads of a test. Any thread."""
 
@@ -40,7 +55,7 @@ class ReceiverRunner(Protocol):
         """Return the executors that live. An exception means that Spark cannot be asked."""
         ...
 
-    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None], /) -> None:
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: TaskEnded, /) -> None:
         """Start the task of a receiver run. Returns at once.
 
         Args:
@@ -48,7 +63,7 @@ class ReceiverRunner(Protocol):
             stream_id: The id of its stream.
             run: The number of the run.
             candidates: The locations that the task prefers.
-            ended: Called when the task has ended, on any thread, with the reason of a failure or "".
+            ended: Called when the task has ended, on any thread.
         """
         ...
 
@@ -95,6 +110,8 @@ class ReceiverEntry:
     """The rate limit that it was sent last, in records a second. Its next run gets the same."""
     refusals: int = 0
     """How often it has been refused, since it was last accepted, because it ran on an executor that was not a candidate."""
+    starts: FailedStarts = field(default_factory=FailedStarts)
+    """The failed starts in a row, and why."""
     last_error: tuple[str, str, int] = ("", "", -1)
     """Message, error, and time (ms)."""
 
@@ -158,6 +175,7 @@ class ReceiverTracker:
         self._stopping = False
         self._starting_stores = True  # `start` starts them
         self._over = runtime.event()
+        self._failed: Callable[[ReceiverNotStartedError], None] = lambda _error: None
         self._config = ReceiverTrackerConfig() if config is None else config
         self._all_ended = runtime.event()
         self.handlers: Mapping[str, Callable[[bytes], bytes]] = {
@@ -165,6 +183,7 @@ class ReceiverTracker:
             messages.REGISTER_STORE: self._answering(self._register_store),
             messages.ADD_BLOCK: self._answering(self._add_block),
             messages.REPORT_ERROR: self._answering(self._report_error),
+            messages.ON_START_RETURNED: self._answering(self._on_start_returned),
             messages.DEREGISTER_RECEIVER: self._answering(self._deregister),
             messages.FIRST_ATTEMPT: self._answering(lambda stream, stage: {"runs": self._runner.first_attempt_runs(stage)}),
             messages.NEXT_COMMAND: self._answering(self._next_command),
@@ -172,8 +191,13 @@ class ReceiverTracker:
 
     # -- for the context
 
-    def start(self) -> None:
-        """Run all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once. Call once."""
+    def start(self, failed: Callable[[ReceiverNotStartedError], None] = lambda _error: None) -> None:
+        """Run all receivers, evenly over the executors, as soon as there are stores for their blocks. Returns at once. Call once.
+
+        Args:
+            failed: Called when a receiver has failed to start too often, on any thread. It is tried again nevertheless, until `stop`.
+        """
+        self._failed = failed
         self._runtime.thread(self._start_all, "ReceiverTracker").start()
 
     def _start_all(self) -> None:
@@ -367,24 +391,41 @@ class ReceiverTracker:
         with self._lock:
             entry = self._entries.get(stream)
             latest = entry is None or entry.run == run
+            if entry is not None and latest:  # its `onStart` may store records and never return
+                entry.starts.started()
         return {"added": self._blocks.add_block(messages.block_of_fields(stream, fields), accept_new=latest)}
 
-    def _report_error(self, stream: int, message: str, error: str) -> dict[str, Any]:
-        """Log an error of a receiver, and post it to the listeners."""
+    def _on_start_returned(self, stream: int, run: int) -> dict[str, Any]:
+        """Note that a receiver has started."""
+        with self._lock:
+            entry = self._entries[stream]
+            if entry.run == run:
+                entry.starts.started()
+        return {}
+
+    def _report_error(self, stream: int, message: str, error: str, run: int = 0, ends: bool = False) -> dict[str, Any]:
+        """Log an error of a receiver, and post it to the listeners. `ends`: the run ends by it."""
         logger.warning("receiver %d: %s: %s", stream, message, error)
         with self._lock:
             entry = self._entries[stream]
+            if ends and entry.run == run:
+                entry.starts.raised(error)
             entry.last_error = (message, error, self._clock.time_ms())
             info = self._info(stream, entry)
         self._tell(StreamingListenerReceiverError(info))
         return {}
 
-    def _deregister(self, stream: int, run: int, message: str, error: str) -> dict[str, Any]:
-        """Mark a receiver as inactive, and post its stop to the listeners. Ignored unless the latest run is active."""
+    def _deregister(self, stream: int, run: int, message: str, error: str, ends: bool = True) -> dict[str, Any]:
+        """Mark a receiver as inactive, and post its stop to the listeners. Ignored unless the latest run is active.
+
+        `ends`: the run ends by it. Else the receiver restarts where it is.
+        """
         with self._lock:
             entry = self._entries[stream]
             if entry.run != run or entry.info.state is not ReceiverState.ACTIVE:
                 return {}
+            if ends and error and entry.running:  # of the receiver; once its task has ended the error may be Spark's
+                entry.starts.raised(error)
             entry.last_error = (message, error, self._clock.time_ms())
             entry.info = ReceiverTrackingInfo(stream)
             info = self._info(stream, entry)
@@ -422,6 +463,7 @@ class ReceiverTracker:
             entry.run += 1
             entry.run_began = self._clock.monotonic_ms()
             entry.running, entry.executor = True, None
+            entry.starts.began()
             entry.commands.clear()
             entry.command_came.clear()
             if entry.rate is not None:
@@ -429,21 +471,30 @@ class ReceiverTracker:
                 entry.command_came.set()
             entry.info = ReceiverTrackingInfo(stream, ReceiverState.SCHEDULED, tuple(candidates))
             run = entry.run
-        self._runner.run(entry.receiver, stream, run, candidates, lambda reason: self._ended(stream, run, reason))
+        self._runner.run(entry.receiver, stream, run, candidates, lambda reason, raised=False: self._ended(stream, run, reason, raised))
 
-    def _ended(self, stream: int, run: int, reason: str) -> None:
-        """Schedule the next run of a receiver whose task has ended. Called by the runner, on any thread; returns at once."""
+    def _ended(self, stream: int, run: int, reason: str, raised: bool) -> None:
+        """Schedule the next run of a receiver whose task has ended. A TaskEnded of this run; returns at once."""
         with self._lock:
             entry = self._entries[stream]
             if entry.run != run:
                 return
             entry.running = False
             lasted = (self._clock.monotonic_ms() - entry.run_began) / 1000
+            unheard = raised and entry.info.state is not ReceiverState.ACTIVE and not entry.starts.error
+        if unheard:  # its worker could not even load the receiver
+            self._report_error(stream, f"Error starting receiver {stream}", reason, run, ends=True)
         self._deregister(stream, run, "Its task has ended", reason)
         with self._lock:
+            if raised:
+                entry.starts.raised(reason)
             stopping = self._stopping
+            fails = not stopping and entry.starts.ended()
+            error = entry.starts.failure(stream, receiver_name(entry.receiver, stream)) if fails else None
             if stopping and not any(other.running for other in self._entries.values()):
                 self._all_ended.set()
+        if error is not None:
+            self._failed(error)
         if not stopping:
             delay = max(0.0, self._config.restart_delay_ms / 1000 - lasted)
             self._runtime.thread(lambda: self._restart(stream, delay), f"Receiver-{stream}-restart").start()

@@ -7,16 +7,19 @@ generator's thread owns the first half, the scheduler's the second; they exchang
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
     completions          Completions: how batches end; UnfinishedBatches: those that have not succeeded
     retry_policy         RetryPolicy: when a failed batch is tried again, and whether later batches wait for it
-    failed_batches       FailedBatches: batches between two tries; HeldBatches: batches that wait for an earlier one
+    failed_batches       FailedBatches: batches between two tries; HeldBatches: planned batches that are not generated yet
     job_scheduler        JobScheduler: runs the jobs; JobEnvironment: what Spark does around a job
     planning_outage      PlanningOutage: how long the driver waits for brokers or a store that are away
     empty_batches        EmptyBatches: which batches end without the user's functions
-    missed_batches       which missed batches are planned late, and which wait for a batch that has failed before
+    missed_batches       which missed batches are planned late; MissedBatches: those that are not planned yet
+    input_info_tracker   InputInfoTracker: record counts of each input, for each batch
+    input_lags       InputLags: the lag of each input that reads logs
     rate_estimator       RateEstimator, PIDRateEstimator: the rate that the speed of the last batches allows
     rate_controller      RateController: tells an input its rate after each batch
     executor_allocation_policy  how many executors a job gets for the speed of its batches (pure)
     executor_allocation_manager  ExecutorAllocationManager: asks Spark for them, once a scaling interval
     batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs
+    due_batches          DueBatches: which batch times make a batch, and when a missed one is planned
     restart              Restart: continues from the log of earlier drivers
     job_generator        JobGenerator: ticks, graceful stop, clean-up
 """

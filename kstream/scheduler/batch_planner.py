@@ -1,69 +1,36 @@
-"""BatchPlanner: collects the plans of the inputs, makes the plan of the batch durable, generates the jobs and submits them.
-
-InputInfoTracker: record counts and facts of each input stream, for each batch.
-"""
+"""BatchPlanner: collects the plans of the inputs, makes the plan of the batch durable, generates the jobs and submits them."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 from kstream import crash_point
 from kstream.batch import Batch, BatchPlan, BatchState, Job, JobSet, PlannedInput, SkippedRecord, StreamInputInfo
-from kstream.batch_time import Time, listed
-from kstream.clock import SettableClock
+from kstream.batch_time import Time
+from kstream.checkpoint.binding import places
 from kstream.dstream import InputDStream
-from kstream.errors import FencedError, IllegalStateError, JvmLostError, PlanFailedError, StorageError, is_of_a_task
+from kstream.errors import FencedError, JvmLostError, PlanFailedError, StorageError, in_a_line, is_of_a_task
 from kstream.scheduler.empty_batches import EmptyBatches
 from kstream.scheduler.failed_batches import FailedBatches, FailedTry, HeldBatches
-from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
-from kstream.scheduler.missed_batches import PostponedBatches, batches_during_downtime, overdue
+from kstream.scheduler.input_info_tracker import InputInfoTracker
+from kstream.scheduler.job_scheduler import MOST_REPAIRS, JobScheduler, SchedulerParts
+from kstream.scheduler.missed_batches import batches_during_downtime
 from kstream.scheduler.planning_outage import PlanningOutage
 from kstream.scheduler.retry_policy import MAX_HELD
+from kstream.scheduler.state_checkpointer import is_lost_state, state_lost
 
 logger = logging.getLogger(__name__)
 
 
-class InputInfoTracker:
-    """Keeps a StreamInputInfo per batch and input: added when a batch is planned, read when it is submitted, removed with its metadata.
-
-    Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._infos: dict[Time, dict[int, StreamInputInfo]] = {}
-        self._lock = threading.Lock()
-
-    def reportInfo(self, time: Time, info: StreamInputInfo) -> None:
-        """Add the info of one input to a batch.
-
-        Raises:
-            IllegalStateError: the batch has an info of this input already.
-        """
-        with self._lock:
-            infos = self._infos.setdefault(time, {})
-            if info.stream_id in infos:
-                raise IllegalStateError(f"input stream {info.stream_id} has already reported for batch {time}", state="reported")
-            infos[info.stream_id] = info
-
-    def getInfo(self, time: Time) -> dict[int, StreamInputInfo]:
-        """Return the infos of a batch by stream id; empty if there are none."""
-        with self._lock:
-            return dict(self._infos.get(time, {}))
-
-    def cleanup(self, threshold: Time, kept: Set[Time] = frozenset()) -> None:
-        """Remove the infos of batches strictly older than `threshold`, except those that are `kept`: they are tried again."""
-        with self._lock:
-            for old in [t for t in self._infos if t < threshold and t not in kept]:
-                del self._infos[old]
-
-
 class BatchPlanner:
     """Plans, generates and submits the batches of one start of a context.
+
+    At most `concurrentJobs` + 1 new batches are generated and have not ended. Later plans wait as data, without RDDs. So a backlog costs
+    little, and each batch is made from the newest state that is written. Retries and repairs of batches come on top.
 
     Threads: the thread that starts calls `begin` and `store_starting_point` before the first batch, and `missed` at a restart. After that
     the JobGenerator's thread calls everything else. When this thread has ended, the thread that stops makes the last calls.
@@ -99,11 +66,10 @@ class BatchPlanner:
         self._after = Time(0)
         self._oldest: Time | None = None
         """The batch that was the oldest unfinished one when `_floor` looked last."""
+        self._went_back = 0
+        """How often the states were made again from written ones."""
         self._last_made: Batch | None = None
         """The batch of the newest write of a plan, whether the write succeeded or failed."""
-        self._postponed: PostponedBatches | None = None
-        self._overdue: tuple[Time, frozenset[Time]] = (Time(0), frozenset())
-        """The last overdue tick that was decided on, and the overdue ticks that make a batch."""
 
     def begin(self, zero_time: Time, last_planned: Time | None) -> None:
         """Initialize the graph.
@@ -116,6 +82,11 @@ class BatchPlanner:
         self._graph.initialize(zero_time)
         self._empty.begin(self._graph.in_order())
         self._after = last_planned or Time(0)
+
+    def places(self) -> str:
+        """Return where each input plans its next batch, with a line for each, for the log of a start. "" if no input has offsets."""
+        names = self._graph.input_names()
+        return places({stream.id: names.get(stream.id) for stream in self.inputs}, {s.id: s.position_text() for s in self.inputs})
 
     def store_starting_point(self, time: Time) -> None:
         """Store the starting point: a plan without records, and its completion. Blocks on the store.
@@ -134,11 +105,16 @@ class BatchPlanner:
         states.named(self._log.complete(time, plan.epoch, self._parts.clock.time_ms(), {}, states.begin(time)))
 
     @property
+    def has_held(self) -> bool:
+        """Whether planned batches wait. They may wait for a completion that the store refused."""
+        return len(self._held) > 0
+
+    @property
     def exhausted(self) -> bool:
         """Whether all inputs are bounded and have planned all of their data. False without inputs."""
         return bool(self.inputs) and all(stream.exhausted for stream in self.inputs)
 
-    # -- which ticks make a batch
+    # -- for DueBatches
 
     def missed(self, times: Sequence[Time]) -> list[Time]:
         """Pass the missed batch times to all inputs, and select those that are planned late.
@@ -157,64 +133,9 @@ class BatchPlanner:
         selected = batches_during_downtime(times, self._graph.batch_duration, self._graph.longest_remember(), busy)
         return self._empty.missed(selected, busy)
 
-    def tick(self, time: Time, now_ms: Callable[[], int]) -> None:
-        """Make the batch of a tick. If many ticks are overdue, leave out those that a restart would leave out.
-
-        An error is reported to the JobScheduler and not raised.
-
-        Args:
-            time: the batch time of the tick.
-            now_ms: reads the clock of the batch times, in milliseconds since the Unix epoch.
-        """
-        if len(self._held) or self._postponed is not None or self.exhausted:  # batches may wait for a completion that the store refused
-            self.retry_completions()
-        self.submit_held()
-        if self.is_fenced or self._is_full(time) or self._is_postponed(time):
-            self._outage.passed_over()
-            return
-        try:
-            passed_over = self._is_passed_over_in_an_outage(time, now_ms) or self._is_passed_over(time, now_ms)
-        except Exception as e:  # an input failed in `missed`: the next tick asks it again
-            self._not_planned(time, e)
-        else:
-            if not passed_over:
-                self.generate(time)
-
-    def postpone(self, since: Time, until: Time, failing: Collection[Time]) -> None:
-        """Leave the missed batches from `since` to `until` unplanned while these pending batches, which have failed before, run again."""
-        self._postponed = PostponedBatches(since, until, failing, self._parts.retry.hold)
-        logger.warning(
-            "missed batches %s to %s wait unplanned, and lose nothing: %d earlier batches have failed before and run again first",
-            since,
-            until - self._graph.batch_duration,
-            len(failing),
-        )
-
-    def _is_postponed(self, time: Time) -> bool:
-        """Return whether the batch of a tick waits with the missed ones. Plan those first if they wait no longer."""
-        self._plan_postponed()
-        if self._postponed is not None:
-            self._postponed.until = time + self._graph.batch_duration
-        return self._postponed is not None
-
-    def _plan_postponed(self) -> None:
-        """Plan the missed batches that wait, if they wait no longer. An error of an input is reported, and the next tick asks it again."""
-        waiting, unfinished = self._postponed, self._unfinished
-        if waiting is None or not waiting.are_due(self._to_come(), unfinished.open(), self._parts.clock.monotonic_ms()):
-            return
-        try:
-            selected = self.missed(waiting.since.until(waiting.until, self._graph.batch_duration))
-        except Exception as e:
-            self._not_planned(waiting.until, e)
-            return
-        self._postponed = None
-        logger.info("missed batches %s (%d batches) are planned now", listed(selected), len(selected))
-        for time in selected:
-            self.generate(time)
-
-    def _is_full(self, time: Time) -> bool:
+    def is_full(self, time: Time) -> bool:
         """Return whether no batch may be planned, because too many wait for an earlier one. Log when that begins and ends."""
-        full = self._held.is_full
+        full = self._held.is_full(self._failed_ahead)
         if full and not self._was_full:
             text = "batch %s was not planned: %d batches wait for a failed one (%s). The next plan takes its records"
             logger.warning(text, time, len(self._held), MAX_HELD)
@@ -223,70 +144,55 @@ class BatchPlanner:
         self._was_full = full
         return full
 
-    def _is_passed_over_in_an_outage(self, time: Time, now_ms: Callable[[], int]) -> bool:
-        """Return whether an outage is on and a newer tick is due. With a settable clock no tick is passed over."""
-        if isinstance(self._parts.clock, SettableClock):
-            return False
-        return self._outage.passes_over(time, now_ms(), self._graph.batch_duration)
-
-    def _is_passed_over(self, time: Time, now_ms: Callable[[], int]) -> bool:
-        """Return whether the tick is one of many overdue ticks and makes no batch. With a settable clock no tick is passed over."""
-        last, kept = self._overdue
-        if time > last:
-            late = [] if isinstance(self._parts.clock, SettableClock) else overdue(time, now_ms(), self._graph.batch_duration)
-            if not late:
-                return False
-            kept = frozenset(self.missed(late))
-            self._overdue = late[-1], kept
-            logger.warning(
-                "%d batches are overdue, %s to %s: the clock jumped, or planning was held up. They are treated as after a downtime: %d "
-                "of them are planned",
-                len(late),
-                late[0],
-                late[-1],
-                len(kept),
-            )
-        return time not in kept
-
     # -- a batch
 
-    def generate(self, time: Time) -> None:
+    def generate(self, time: Time) -> bool:
         """Plan a batch, make its plan durable, generate its jobs and submit them. Blocks on the store and on the inputs' systems.
 
         First it resolves an in-doubt plan, and stores completions that were refused before. An error is reported to the JobScheduler and
         not raised; the stream continues. Does nothing if this driver is fenced, if all inputs are exhausted, or if the batch is a missed
-        one that needs no plan.
+        one that needs no plan or whose plan the store has refused.
+
+        Returns:
+            False if the batch is not planned and can be planned later: an outage is on, or this driver is fenced.
         """
-        if self.is_fenced or self.exhausted or self._empty.needs_no_plan(time):
-            return
+        if self.is_fenced:
+            return False
+        if self.exhausted or self._empty.needs_no_plan(time):
+            return True
         try:
             settled = self._log.resolve_in_doubt_plan()
             if settled is not None:  # its write was reported as failed, but the plan was stored: its batch runs first
                 assert self._last_made is not None and settled is self._last_made.plan
                 self._go_on(self._last_made)
+                if settled.time == time:
+                    return True
+            if self._log.is_void(time):
+                return True
             self.retry_completions()
             if self.is_fenced:
-                return
+                return False
             crash_point.reach(crash_point.BEFORE_PLAN)
             batch = self._last_made = self._make(time, {stream.id: stream.plan(time) for stream in self.inputs})
             self._log.write_plan(batch.plan)
         except Exception as e:
-            self._not_planned(time, e)
-        else:
-            crash_point.reach(crash_point.PLAN_DURABLE)
-            if not self._is_start_held_up:
-                self._outage.ended(time)
-            self._empty.planned(time, self._ids(), batch.inputs)
-            self._go_on(batch)
+            return not self.not_planned(time, e)
+        crash_point.reach(crash_point.PLAN_DURABLE)
+        if not self._is_start_held_up:
+            self._outage.ended(time)
+        self._empty.planned(time, self._ids(), batch.inputs)
+        self._go_on(batch)
+        return True
 
-    def _not_planned(self, time: Time, error: Exception) -> None:
-        """Report the error of a batch that was not planned, unless the driver waits for a system that is away."""
+    def not_planned(self, time: Time, error: Exception) -> bool:
+        """Report the error of a batch that was not planned, unless the driver waits for a system that is away. Return whether it waits."""
         if self._outage.waits(time, error):
-            return
+            return True
         if isinstance(error, StorageError):
             self._scheduler.report_error(f"batch {time} was not planned", unplanned(time, error))
         else:
             self._scheduler.report_error(f"Error generating jobs for time {time}", error)
+        return False
 
     def retry_completions(self) -> None:
         """Store the completions that the store refused when their batches ended, and report the data that these batches lost.
@@ -319,7 +225,7 @@ class BatchPlanner:
             self._oldest = min(self._unfinished.all(), default=None)
         return time if self._oldest is None else min(self._oldest, time)
 
-    def _to_come(self) -> Set[Time]:
+    def to_come(self) -> Set[Time]:
         """Return the batches that have not succeeded and that this driver may still end. Copies the set of all."""
         return self._unfinished.all() - self._scheduler.completions.left_to_a_restart
 
@@ -352,46 +258,78 @@ class BatchPlanner:
             self._submit_in_turn(batch)
 
     def _submit_in_turn(self, batch: Batch) -> None:
-        """Submit a batch, unless it must wait for an older one."""
-        if self._held.must_wait(batch.time, self._to_come, self._failed.holding):
+        """Submit a batch, unless it must wait for an older one or for its turn.
+
+        Its submission time is the time of its planning, unless it waits for a failed batch: then it is the time at which it goes on.
+        """
+        oldest = self._held.oldest
+        is_held = min(self._failed_ahead(), default=batch.time) < batch.time
+        if not is_held:
+            batch.submission_ms = self._parts.clock.time_ms()
+        if (oldest is not None and oldest < batch.time) or not self._may_generate(batch.time):
             self._held.add(batch)
             self._unfinished.waits(batch.time)
+            self._unfinished.are_held(is_held)
         else:
             self._submit(batch)
 
+    def _failed_ahead(self) -> Set[Time]:
+        """Return the batches that have failed and that later ones wait for."""
+        return self.to_come() - self._unfinished.in_line() if self._parts.retry.hold else self._failed.holding
+
+    def _may_generate(self, time: Time) -> bool:
+        """Return whether the oldest batch that waits may be generated now.
+
+        It must not wait for an older one, and few batches may be generated at a time. If one of them writes a state at its end, the batch
+        is made from that state, so that its lineage begins there.
+        """
+        if self._scheduler.awaits_repair or self._held.must_wait(time, self.to_come, self._failed.holding):
+            return False
+        submitted = self._scheduler.submitted()
+        return len(submitted) <= self._parts.concurrent_jobs and not self._parts.states.is_awaited(submitted)
+
     def submit_held(self) -> None:
         """Submit the held batches that may start now, oldest first. Blocks on the store."""
-        if self.is_fenced:
-            return
-        while (batch := self._held.take(self._to_come, self._failed.holding)) is not None:
+        while (oldest := self._held.oldest) is not None and not self.is_fenced and self._may_generate(oldest):
+            batch = self._held.take()
             self._unfinished.planned(batch.time)
             if self._submit(batch):  # the next tick tries again
                 return
+        if oldest is not None:
+            self._unfinished.are_held(min(self._failed_ahead(), default=oldest) < oldest)
 
     def _waits_for_the_store(self, batch: Batch, error: Exception, failed: JobSet | None) -> bool:
         """Let a batch wait again that was not submitted because the store is away: no failed try. False if the driver does not wait."""
         if not isinstance(error, StorageError) or is_of_a_task(error) or not self._outage.waits(batch.time, error, planned=True):
             return False
         self._is_start_held_up = True
-        if batch.failures:
-            self._failed.put_back(FailedTry(batch, failed), self._in_an_interval())
-            self._unfinished.not_tried(batch.time, between_tries=not self._parts.retry.is_used_up(batch.failures))
-        else:
-            self._held.put_back(batch)
-            self._unfinished.waits(batch.time)
+        self._put_back(batch, failed)
         return True
+
+    def _put_back(self, batch: Batch, failed: JobSet | None) -> None:
+        """Let a batch wait as before, because it could not start. `failed`: the jobs of its last try, of which some may have succeeded."""
+        if failed is None and not batch.failures:
+            self._held.add(batch)
+            self._unfinished.waits(batch.time)
+            return
+        self._failed.put_back(FailedTry(batch, failed), self._in_an_interval())
+        if batch.failures:
+            self._unfinished.not_tried(batch.time, between_tries=not self._parts.retry.is_used_up(batch.failures))
+        else:  # it was to be repaired
+            self._unfinished.waits(batch.time)
 
     def _in_an_interval(self) -> int:
         """Return the time one batch interval from now, in milliseconds of the monotonic clock."""
         return self._parts.clock.monotonic_ms() + self._graph.batch_duration.milliseconds
 
     def _report_records(self, batch: Batch) -> None:
-        """Note the record counts and the metadata of a batch's inputs, for listeners."""
+        """Note the record counts and the metadata of a batch's inputs, for listeners, and how far the inputs are behind their logs."""
         for stream in self.inputs:
             plan = batch.inputs.get(stream.id)
             if plan is not None and stream.reports_input_info:
                 records = batch.plan.num_records[stream.id]  # a decoded plan may lack the count
                 self._input_info.reportInfo(batch.time, StreamInputInfo(stream.id, records, stream.metadata(batch.time, plan)))
+        self._parts.lags.planned(batch.time, self._input_info.getInfo(batch.time).values(), self._parts.clock.time_ms())
 
     def _submit(self, batch: Batch, failed: JobSet | None = None) -> bool:
         """Probe for a newer epoch, generate the jobs of a batch, and submit them. An error ends the try and is not raised.
@@ -403,11 +341,13 @@ class BatchPlanner:
         Returns:
             Whether the batch waits again, because the store is away.
         """
+        probed_ms = self._parts.clock.monotonic_ms()
         try:
             self._log.probe()
             self._is_start_held_up = False
             self._leave_out(batch, failed)
-            jobs = [] if self._empty.is_skipped(self._ids(), batch.inputs) else self._generate_jobs(batch.time)
+            batch.generated_after = self._went_back
+            jobs = self._generate_jobs(batch)
         except FencedError as e:
             batch.become(BatchState.FENCED)
             self._fence(e)
@@ -421,10 +361,11 @@ class BatchPlanner:
             at_ms = self._parts.clock.time_ms()
             if jobs:
                 infos = self._input_info.getInfo(batch.time)
-                job_set = JobSet(batch.time, jobs, infos, at_ms) if failed is None else failed.for_retry(jobs)
-                self._scheduler.submit_job_set(batch, job_set)
+                since_ms = at_ms if batch.submission_ms is None else batch.submission_ms
+                job_set = JobSet(batch.time, jobs, infos, since_ms) if failed is None else failed.for_retry(jobs)
+                self._scheduler.submit_job_set(batch, job_set, probed_ms)
             else:
-                self._end_without_jobs(batch, at_ms)
+                self._scheduler.end_without_jobs(batch, at_ms)
         return False
 
     def _leave_out(self, batch: Batch, failed: JobSet | None) -> None:
@@ -449,7 +390,7 @@ class BatchPlanner:
 
     def _leave_out_of(self, stream: InputDStream[Any], batch: Batch, records: Sequence[SkippedRecord], failed: JobSet | None) -> None:
         """Leave these records of an input out of a batch, unless totals of a window have them that a later batch takes out again."""
-        computed = failed is not None and failed.state_error is None
+        computed = (failed is not None and failed.state_error is None) or self._graph.has_states_after(batch.time)
         if (computed and any(state.takes_out for state in self._graph.active_states())) or self._graph.has_taken_in(batch.time):
             logger.warning(
                 "batch %s runs with %s, although kstream skip asks for it: the totals of a window have it already, and a later batch takes "
@@ -467,22 +408,23 @@ class BatchPlanner:
         self._graph.forget(stream, batch.time, keep_states=computed)
         logger.warning("batch %s leaves out %s, as kstream skip asks for", batch.time, ", ".join(map(str, records)))
 
-    def _generate_jobs(self, time: Time) -> list[Job]:
-        """Return the jobs of a batch. Functions of `transform` run here; an error is raised."""
+    def _generate_jobs(self, batch: Batch) -> list[Job]:
+        """Return the jobs of a batch, none if it is skipped. Functions of `transform` run here; an error is raised.
+
+        If blocks or files were gone when a state was to be written, the states are made again from the one that was written last.
+        """
+        time = batch.time
+        if self._empty.is_skipped(self._ids(), batch.inputs):
+            self._graph.reaches(time)
+            return []
+        if self._parts.states.take_loss() and self._go_back():
+            logger.warning("batch %s is made from the states that were written last: blocks or files of newer ones are gone", time)
         with self._parts.environment.for_generation(time):
             return self._graph.generate_jobs(time)
 
     def _ids(self) -> list[int]:
         """Return the ids of the inputs on which outputs depend."""
         return [stream.id for stream in self.inputs]
-
-    def _end_without_jobs(self, batch: Batch, at_ms: int) -> None:
-        """Store the completion of a batch for which no output has a job, or which is skipped."""
-        ended = self._scheduler.completions.end(batch, at_ms, self._parts.states.unnamed())
-        if ended.trouble is not None:
-            self._scheduler.report_error(*ended.trouble)
-        if ended.completion is not None:
-            self._scheduler.tell_lost(ended.completion)
 
     def _fail(self, batch: Batch, error: Exception, failed: JobSet | None = None) -> None:
         """End the try of a batch that was not submitted. Report its error if no retry is left.
@@ -523,6 +465,48 @@ class BatchPlanner:
                 is_away = self._submit(batch, failed.job_set)
         return self._failed.next_due_ms()
 
+    def repair(self, lost: FailedTry) -> int | None:
+        """Generate a batch again from the states that were written last, because blocks or files of a state are gone. Blocks on the store.
+
+        So are the other generated batches of which no job had started. Jobs that have succeeded do not run again. Return as `try_failed`.
+
+        If the repair of another batch has gone back since this one was generated, it is only generated again.
+        """
+        batch, job_set = lost.batch, lost.job_set
+        if self.is_fenced or job_set is None:
+            return None
+        self._scheduler.begin_repair([batch.time, *(known.time for known, _ in job_set.withdrawn)])
+        batch.become(BatchState.DURABLE)
+        is_repaired = batch.generated_after < self._went_back or self._go_back()
+        if is_repaired:
+            batch.repairs += 1
+            logger.warning(
+                "batch %s: blocks or files of a state are gone, so it is generated again from the state that was written last "
+                "(%d of %d): %s",
+                batch.time,
+                batch.repairs,
+                MOST_REPAIRS,
+                "; ".join(in_a_line(e) for e in job_set.all_errors),
+            )
+        else:
+            gone = next(error for error in job_set.all_errors if is_lost_state(error))
+            self._fail(batch, state_lost(batch.time, batch.repairs, gone, "no written state has all plans after it in memory"), job_set)
+        again = [(batch, job_set), *job_set.withdrawn] if is_repaired else job_set.withdrawn
+        is_away = False
+        for known, jobs in sorted(again, key=lambda known: known[0].time):
+            if is_away:
+                self._put_back(known, jobs)
+            else:
+                is_away = self._submit(known, jobs)
+        self.submit_held()
+        return self._failed.next_due_ms()
+
+    def _go_back(self) -> bool:
+        """Let the next batches be generated from the written states; see `DStreamGraph.go_back`."""
+        has_gone = self._graph.go_back()
+        self._went_back += has_gone
+        return has_gone
+
     def _is_in_memory(self, batch: Batch) -> bool:
         """Return whether the plan of a batch is kept by its inputs. Without it a retry would make no job, and end without its outputs."""
         if all(stream.has_batch(batch.time) for stream in self.inputs if stream.id in batch.inputs):
@@ -539,7 +523,7 @@ class BatchPlanner:
         is_kept = self._parts.retry.hold or failed.holds or not self._graph.active_states()
         if not self._failed.add(failed, self._parts.clock.monotonic_ms(), is_kept):
             logger.warning("batch %s has no retry left: the next start runs it again", failed.batch.time)
-        self._plan_postponed()
+        self.submit_held()
         return self._failed.next_due_ms()
 
     def note_ends(self, unfinished: Set[Time], open_batches: Set[Time]) -> int | None:
@@ -552,7 +536,6 @@ class BatchPlanner:
         left = self._scheduler.completions.left_to_a_restart
         self._failed.ended(unfinished - left if left else unfinished, open_batches, self._parts.clock.monotonic_ms())
         self.submit_held()
-        self._plan_postponed()
         return self._failed.next_due_ms()
 
     # -- after a batch

@@ -38,6 +38,8 @@ class UnfinishedBatches:
         self._between_tries: set[Time] = set()
         """Those of the waiting batches that have failed and are tried again."""
         self._failed: set[Time] = set()
+        self._are_held = False
+        """Whether the waiting batches that are not between two tries wait for one that has failed; else they wait for their turn."""
         self._retries = 0
         self._newest_ended: Time | None = None
         self._newest_planned: Time | None = None
@@ -68,6 +70,16 @@ class UnfinishedBatches:
             if between_tries:
                 self._between_tries.add(time)
             self._tell()
+
+    def are_held(self, by_failed: bool) -> None:
+        """Note whether the batches that have not run yet wait for one that has failed. Else they only wait for their turn."""
+        with self._lock:
+            self._are_held = by_failed
+
+    def _not_tried_yet(self) -> tuple[set[Time], set[Time]]:
+        """Return the batches that run or are about to, and those that a failed one holds. Call this under the lock."""
+        waiting = self._waiting - self._between_tries
+        return (set(self._running), waiting) if self._are_held else (self._running | waiting, set())
 
     def _tell(self) -> None:
         """Set the events to what holds now. Call this under the lock."""
@@ -114,15 +126,15 @@ class UnfinishedBatches:
     def counts(self) -> BatchCounts:
         """Return how many batches are in each state at this moment."""
         with self._lock:
-            held = self._waiting - self._between_tries
+            running, held = self._not_tried_yet()
             oldest = min(self._running | self._waiting | self._failed, default=None)
-            return BatchCounts(len(self._running), len(self._between_tries), len(held), len(self._failed), oldest)
+            return BatchCounts(len(running), len(self._between_tries), len(held), len(self._failed), oldest)
 
     def pending(self) -> PendingBatches:
         """Return which batches are in each state at this moment."""
         with self._lock:
-            retrying = frozenset(self._between_tries)
-            return PendingBatches(frozenset(self._running), retrying, frozenset(self._waiting - retrying), frozenset(self._failed))
+            running, held = self._not_tried_yet()
+            return PendingBatches(frozenset(running), frozenset(self._between_tries), frozenset(held), frozenset(self._failed))
 
     def failed(self) -> set[Time]:
         """Return the batches that have failed and have no retry left, and those whose completion the store refused."""
@@ -145,6 +157,11 @@ class UnfinishedBatches:
         """Return the batches that run, or wait for an earlier one. A batch between two tries is not among them: no batch waits for it."""
         with self._lock:
             return self._running | (self._waiting - self._between_tries)
+
+    def num_in_line(self) -> int:
+        """Return the number of batches that run, or wait for an earlier one."""
+        with self._lock:
+            return len(self._running) + len(self._waiting) - len(self._between_tries)
 
     def open(self) -> set[Time]:
         """Return the batches that run or wait."""
@@ -275,7 +292,7 @@ class Completions:
             states: gets the states that a durable completion names.
             unfinished: the batches that have not succeeded.
             inputs: returns the inputs. Each is asked for the outcome of a batch when all its jobs have succeeded, and again after an error.
-            on_end: on_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return at once.
+            on_end: on_end(time) is called when `retry` has ended a batch. Must return at once.
             waits: whether a store that is away is waited for. Then a refused completion is a warning and no error: the next plan is an
                 error if the store stays away.
         """
@@ -315,12 +332,9 @@ class Completions:
         Returns:
             The result. An error is returned as its `trouble`, and not raised: without a record a restart runs the batch again.
         """
-        try:
-            if failure is not None:
-                return self._fail(batch, at_ms, states or {}, failure)
-            return self._complete(batch, at_ms, states or {}, delays)
-        finally:
-            self._on_end(batch.time)
+        if failure is not None:
+            return self._fail(batch, at_ms, states or {}, failure)
+        return self._complete(batch, at_ms, states or {}, delays)
 
     def _fail(self, batch: Batch, at_ms: int, states: States, failure: Failure) -> BatchEnd:
         """Record a failure with its states. The batch stays pending in the log, also if the store refuses the record."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from kstream.batch_time import Time
 from kstream.clock import Clock, StopFlag
 from kstream.conf import Settings
+from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.errors import ConfigurationError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted
 from kstream.loop import THREADS, RecurringTimer, Runtime, Thread
@@ -28,7 +29,6 @@ LAST_REQUEST_S = 2.0
 """How long a stop waits for a request that is under way."""
 RECENT = 50
 """The number of decisions that are kept, for people."""
-_WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
 class ExecutorAllocationClient(Protocol):
@@ -144,6 +144,8 @@ class ExecutorAllocationManager(StreamingListener):
     ) -> ExecutorAllocationManager | None:
         """Make the manager if the settings switch it on. Asks Spark whether its cluster manager can give and end executors.
 
+        Logs what receivers risk where executors come and go, also under Spark's own dynamic allocation.
+
         Args:
             client: asks Spark; None if there is no Spark to ask.
             settings: those of the context.
@@ -157,6 +159,8 @@ class ExecutorAllocationManager(StreamingListener):
             ConfigurationError: a setting cannot work, or the cluster manager cannot give and end executors.
         """
         policy = allocation_policy(settings, num_receivers)
+        for warning in warnings_of(settings, policy, num_receivers, settings.get(WRITE_AHEAD_LOG)):
+            logger.warning("%s", warning)
         if policy is None:
             return None
         if client is None or not client.can_allocate():
@@ -166,8 +170,6 @@ class ExecutorAllocationManager(StreamingListener):
                 key=ENABLED,
                 value=True,
             )
-        for warning in warnings_of(policy, num_receivers, settings.get(_WRITE_AHEAD_LOG)):
-            logger.warning("%s", warning)
         return cls(policy, client, receivers, newest_succeeded, batch_duration_ms, clock, runtime)
 
     @property

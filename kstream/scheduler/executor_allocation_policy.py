@@ -135,10 +135,9 @@ def is_allocation_enabled(settings: Settings) -> bool:
     """
     if not settings.get(ENABLED):
         return False
-    master = settings.source.get("spark.master") or ""
-    if master == "local" or master.startswith("local["):
+    if _is_local(settings):
         raise ConfigurationError(
-            f"{ENABLED} is true, but in local mode ({master}) the driver is the only executor. "
+            f"{ENABLED} is true, but in local mode ({settings.source.get('spark.master')}) the driver is the only executor. "
             "Set it to false, or give the URL of a cluster",
             key=ENABLED,
             value=True,
@@ -187,23 +186,32 @@ def allocation_policy(settings: Settings, receivers: int = 0) -> ExecutorAllocat
     return ExecutorAllocationPolicy(interval_s, up, down, max(1, receivers) if least is None else least, most, receivers)
 
 
-def warnings_of(policy: ExecutorAllocationPolicy, receivers: int, has_log: bool) -> Sequence[str]:
-    """Return what a start with executor allocation warns of. Pure.
+def warnings_of(settings: Settings, policy: ExecutorAllocationPolicy | None, receivers: int, has_log: bool) -> Sequence[str]:
+    """Return what a start warns of when executors come and go while receivers run. Pure.
 
     Args:
-        policy: the policy.
+        settings: those of the context.
+        policy: that of streaming's executor allocation; None if it is off. Spark's own dynamic allocation may be on then.
         receivers: the number of receivers.
         has_log: whether receivers write what they store to a write-ahead log.
     """
     found: list[str] = []
-    if receivers and not has_log:
+    key = CORE_ENABLED if policy is None else ENABLED
+    ends_executors = policy is not None or (not _is_local(settings) and parse_bool(settings.source.get(CORE_ENABLED) or "false"))
+    if ends_executors and receivers and not has_log:
         found.append(
-            f"{ENABLED} is true: executors end with the received blocks that they store, so data can be lost unless the source sends it "
+            f"{key} is true: executors end with the received blocks that they store, so data can be lost unless the source sends it "
             "again. Set spark.streaming.receiver.writeAheadLog.enable=true"
         )
-    if policy.max_executors is not None and policy.max_executors < receivers:
+    if policy is not None and policy.max_executors is not None and policy.max_executors < receivers:
         found.append(
             f"{MAX_EXECUTORS} is {policy.max_executors}, less than the {receivers} receivers: "
             "they share executors, which need a core for each"
         )
     return found
+
+
+def _is_local(settings: Settings) -> bool:
+    """Return whether the driver is the only executor."""
+    master = settings.source.get("spark.master") or ""
+    return master == "local" or master.startswith("local[")

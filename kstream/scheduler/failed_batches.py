@@ -1,11 +1,11 @@
-"""FailedBatches: the failed batches that this driver tries again, and the planned batches that wait for them.
+"""FailedBatches: the failed batches that this driver tries again. HeldBatches: the planned batches that are not generated yet.
 
 Only the JobGenerator's thread uses these classes.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 
@@ -62,6 +62,7 @@ class FailedBatches:
 
         Returns:
             False if the batch is left to a restart: it has no retry left, and it may not be kept, or `max_held` batches are kept already.
+            A batch that later ones wait for is always kept.
         """
         batch = failed.batch
         if failed.holds:
@@ -72,7 +73,7 @@ class FailedBatches:
         if not self._policy.is_used_up(batch.failures):
             self._backing_off[batch.time] = due, failed
             return True
-        if batch.time not in self._admitted and not (is_kept and len(self._admitted) < self._policy.max_held):
+        if batch.time not in self._admitted and not failed.holds and not (is_kept and len(self._admitted) < self._policy.max_held):
             self._left_to_restart.add(batch.time)
             return False
         self._admitted.add(batch.time)
@@ -142,43 +143,46 @@ class FailedBatches:
 
 
 class HeldBatches:
-    """The planned batches that wait for an earlier one, in their order."""
+    """The planned batches that are not generated yet, in their order. They are data: they have no RDD and no job.
+
+    A batch waits for an earlier one that has failed, or for its turn: few batches are generated at a time.
+    """
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
-        self._held: deque[Batch] = deque()
+        self._held: list[Batch] = []
 
     def add(self, batch: Batch) -> None:
-        """Add a planned batch. It is newer than those that wait already."""
-        self._held.append(batch)
-
-    def put_back(self, batch: Batch) -> None:
-        """Add the batch that `take` returned again: it could not start."""
-        self._held.appendleft(batch)
+        """Add a planned batch, or add one again that `take` returned and that could not start."""
+        insort(self._held, batch, key=lambda held: held.time)
 
     def must_wait(self, time: Time, unfinished: Callable[[], Collection[Time]], holding: Collection[Time]) -> bool:
-        """Return whether a batch may not start yet. Under hold, a batch starts once all older ones have succeeded.
+        """Return whether a batch may not start yet, whatever its turn. Under hold, a batch starts once all older ones have succeeded.
 
         Args:
             time: the batch.
             unfinished: returns the batches that have not succeeded. Called only under hold, as an outage may leave many.
             holding: those of them that later batches wait for whatever the policy.
         """
-        if self._held and self._held[0].time < time:
-            return True
         ahead = unfinished() if self._policy.hold else holding
         return min(ahead, default=time) < time
 
-    def take(self, unfinished: Callable[[], Collection[Time]], holding: Collection[Time]) -> Batch | None:
-        """Remove and return the oldest batch; None if no batch waits, or if the oldest one `must_wait`."""
-        if not self._held or self.must_wait(self._held[0].time, unfinished, holding):
-            return None
-        return self._held.popleft()
+    def take(self) -> Batch:
+        """Remove and return the oldest batch. There must be one."""
+        return self._held.pop(0)
 
     @property
-    def is_full(self) -> bool:
-        """Whether no further batch may wait, so none is planned."""
-        return len(self._held) >= self._policy.max_held
+    def oldest(self) -> Time | None:
+        """The oldest batch that waits; None without any."""
+        return self._held[0].time if self._held else None
+
+    def is_full(self, failed: Callable[[], Collection[Time]]) -> bool:
+        """Return whether no further batch may be planned, because too many wait for a failed one. A queue alone is no reason.
+
+        Args:
+            failed: returns the batches that have failed and that later ones wait for.
+        """
+        return len(self._held) >= self._policy.max_held and min(failed(), default=self._held[0].time) < self._held[0].time
 
     def __len__(self) -> int:
         return len(self._held)

@@ -22,6 +22,7 @@ from kstream.dstream.ports import InputServices
 from kstream.errors import FencedError, in_a_line
 from kstream.loop import Alarm, Event, EventLoop, RecurringTimer, Thread
 from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.due_batches import DueBatches
 from kstream.scheduler.failed_batches import FailedTry
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 from kstream.scheduler.planning_outage import PlanningOutage
@@ -62,7 +63,14 @@ class RetryDue:
     """The back-off of a failed batch is over, or a graceful stop waits: do again what failed and is due."""
 
 
-JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume | FailedTry | RetryDue
+@dataclass(frozen=True, slots=True)
+class StateLost:
+    """A try of a batch found blocks or files of a state gone: generate the batch again."""
+
+    lost: FailedTry
+
+
+JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume | FailedTry | RetryDue | StateLost
 
 
 # -- the generator
@@ -119,6 +127,7 @@ class JobGenerator:
         self._clock = RisingClock(parts.clock)
         outage = PlanningOutage(parts.unreachable_timeout_ms, parts.clock.monotonic_ms)
         self._planner = BatchPlanner(parts, scheduler, callbacks.on_fenced, outage)
+        self._due = DueBatches(parts, self._planner, outage)
         self._told_exhausted = False
         self._clean_up_to = Time(0)
         self._timer = self._make_timer()
@@ -132,7 +141,7 @@ class JobGenerator:
             parts.runtime,
         )
         self._alarm = Alarm(parts.clock, lambda: self._loop.post(RetryDue()), "JobGenerator-retry", parts.runtime)
-        self._restart = Restart(parts, self._planner, scheduler, services, max_batch_failures)
+        self._restart = Restart(parts, self._planner, self._due, scheduler, services, max_batch_failures)
         self._graceful_stop = GracefulStop(parts, self._planner, scheduler, self._loop.post)
 
     def _make_timer(self) -> RecurringTimer:
@@ -171,14 +180,21 @@ class JobGenerator:
         for stream in self._planner.inputs:
             stream.start(self._services)
         self._planner.store_starting_point(first - self._interval)
+        self._log_first_start()
         self._timer.start(first.milliseconds)
         self._loop.post(ClearMetadata(first))  # a bounded run may have nothing to do
         logger.info("started JobGenerator at %s", first)
 
-    def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
-        """Continue from the log: submit the pending batches with their plans, plan the missed batches, then start the timer.
+    def _log_first_start(self) -> None:
+        """Log that the checkpoint was empty, and where the streams begin: a path that is wrong by mistake looks like that."""
+        log, places = self._parts.log, self._planner.places()
+        if log.url:
+            logger.info("checkpoint %s: first start, as epoch %d%s", log.url, log.epoch, places and f". The streams begin:{places}")
 
-        Blocks until all pending and missed batches are submitted.
+    def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
+        """Continue from the log: submit the pending batches with their plans, begin with the missed batches, then start the timer.
+
+        The first of these batches are submitted when this method returns. The others wait for their turn, the missed ones unplanned.
 
         Args:
             zero_time: the zero time of the stream.
@@ -193,6 +209,8 @@ class JobGenerator:
         self._rise_from(last_planned)
         self._begin(zero_time, last_planned)
         self._restart.restore(contents, last_planned)
+        if places := self._planner.places():
+            logger.info("the streams go on:%s", places)
         next_tick = Time(self._timer.restart_time(zero_time.milliseconds))
         resume = self._restart.left(contents, last_planned, next_tick)
         self._loop.post(resume)
@@ -215,8 +233,10 @@ class JobGenerator:
     def stop(self, graceful: bool, timeout: float, waiting: Callable[[], bool] = lambda: False) -> bool:
         """Stop planning, and stop the inputs. Blocks until the event thread and the cleaner's thread have ended.
 
-        A graceful stop first plans all received data, and waits until every batch has ended. For received data the timer ticks once or
-        twice more; a stream that reads by offsets needs no such tick. Queued events are dropped, and no batch is planned after the call.
+        Missed batches stay unplanned: the next start plans them. If received data needs a tick, the batch of that tick has the records of
+        the missed ones, too. A graceful stop plans all received data, and waits until every batch has ended. For received data the timer
+        ticks once or twice more; a stream that reads by offsets needs no such tick. Queued events are dropped, and no batch is planned
+        after the call.
 
         Args:
             graceful: whether to plan and wait first.
@@ -230,6 +250,7 @@ class JobGenerator:
             Exception: the first error of a step. The other steps have run nevertheless.
         """
         in_time = False
+        self._due.plans_missed = False
 
         def work_off() -> None:
             nonlocal in_time
@@ -274,6 +295,10 @@ class JobGenerator:
         """Post that a try of a batch has failed. Any thread; returns at once."""
         self._loop.post(failed)
 
+    def on_lost(self, lost: FailedTry) -> None:
+        """Post that a try of a batch found blocks or files of a state gone. Any thread; returns at once."""
+        self._loop.post(StateLost(lost))
+
     def on_batch_end(self, time: Time) -> None:
         """Post that a batch has ended, in success or failure. Any thread; returns at once."""
         self._loop.post(ClearMetadata(time))
@@ -284,7 +309,7 @@ class JobGenerator:
         """Handle one event."""
         match event:
             case GenerateJobs(time):
-                self._planner.tick(time, self._clock.time_ms)
+                self._due.tick(time, self._clock.time_ms)
             case ClearMetadata():
                 self._batch_ended()
             case Drained(reached):
@@ -293,6 +318,9 @@ class JobGenerator:
                 self._restart.resume(event)
             case FailedTry():
                 self._set_alarm(self._planner.add_failed(event))
+                self._due.plan_missed()
+            case StateLost(lost):
+                self._set_alarm(self._planner.repair(lost))
             case RetryDue():
                 self._set_alarm(self._planner.try_failed())
 
@@ -309,6 +337,7 @@ class JobGenerator:
             lambda: self._planner.tell_unfinished(unfinished),
             lambda: self._clear_metadata(unfinished),
             lambda: self._set_alarm(self._planner.note_ends(unfinished, open_batches)),
+            self._due.plan_missed,
             self._end_of_a_bounded_run,
         )
 

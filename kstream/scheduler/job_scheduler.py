@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
 from kstream import crash_point
-from kstream.batch import Batch, BatchState, Job, JobSet
+from kstream.batch import Batch, BatchInfo, BatchState, Job, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
@@ -30,10 +30,14 @@ from kstream.listener import (
 from kstream.loop import EventLoop, Runtime, WorkerPool
 from kstream.scheduler.completions import Completion, Completions, Failure, UnfinishedBatches
 from kstream.scheduler.failed_batches import FailedTry
+from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.retry_policy import RetryPolicy
-from kstream.scheduler.state_checkpointer import StateCheckpointer
+from kstream.scheduler.state_checkpointer import StateCheckpointer, is_lost_state, state_lost
+from kstream.secret import without_secrets
 
 logger = logging.getLogger(__name__)
+MOST_REPAIRS = 3
+"""How often a batch is generated again because blocks or files of a state are gone. Then it fails."""
 
 
 class JobEnvironment(Protocol):
@@ -66,8 +70,11 @@ class SchedulerParts:
     environment: JobEnvironment
     states: StateCheckpointer
     unfinished: UnfinishedBatches
+    lags: InputLags
     runtime: Runtime
     retry: RetryPolicy
+    concurrent_jobs: int
+    """The number of job threads."""
     unreachable_timeout_ms: int
     """How long brokers or the store may be away before that is an error; 0: no time, as in Spark."""
     skip_empty_batches: bool
@@ -98,6 +105,23 @@ class ErrorReported:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class TryEnd:
+    """What follows from the end of a try of a batch.
+
+    Attributes:
+        is_end: whether listeners hear of the end of the batch.
+        is_over: whether the batch has ended, in success or failure.
+        failed: the try, if it has failed.
+        lost: the try, if the batch is generated again, because blocks or files of a state are gone.
+    """
+
+    is_end: bool
+    is_over: bool = False
+    failed: FailedTry | None = None
+    lost: FailedTry | None = None
+
+
 JobSchedulerEvent: TypeAlias = JobStarted | JobCompleted | ErrorReported
 
 
@@ -109,28 +133,32 @@ class JobScheduler:
     A batch ends on the event thread: its completion is stored before listeners hear of the end. Its state is written in the thread of the
     job that ended last.
 
-    A job that was queued for longer than a batch interval probes for a newer epoch before it starts. So a driver that was suspended for a
+    A job that starts later than a batch interval after the last probe for a newer epoch probes again. So a driver that was suspended for a
     while and has been fenced runs no job.
 
     Args:
         parts: the parts that the JobGenerator has, too.
         bus: gets the events of batches and jobs.
-        concurrent_jobs: the number of job threads.
         on_error: on_error(message, error) gets each error that is reported, once, on the event thread: of a failed batch that of the try
             that uses up its retries.
         on_batch_end: on_batch_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return
             at once.
         on_failed_try: on_failed_try(failed) is called after each failed try of a batch, unless a stop ended it. Must return at once.
+        on_lost: on_lost(failed) is called in place of that if the batch is to be generated again, because blocks or files of a state are
+            gone. Must return at once.
+        on_measured: on_measured(info) is called when a batch that was submitted has ended, before `on_batch_end`. So the next plan knows
+            how fast the job was. Must return at once.
     """
 
     def __init__(
         self,
         parts: SchedulerParts,
         bus: StreamingListenerBus,
-        concurrent_jobs: int,
         on_error: Callable[[str, BaseException], None],
         on_batch_end: Callable[[Time], None],
         on_failed_try: Callable[[FailedTry], None],
+        on_lost: Callable[[FailedTry], None],
+        on_measured: Callable[[BatchInfo], None],
     ) -> None:
         self._clock = parts.clock
         self._log = parts.log
@@ -142,13 +170,20 @@ class JobScheduler:
         self._unfinished = parts.unfinished
         self._retry = parts.retry
         self._on_error = on_error
+        self._on_batch_end = on_batch_end
         self._on_failed_try = on_failed_try
+        self._on_lost = on_lost
+        self._on_measured = on_measured
         self._max_wait = parts.graph.batch_duration.milliseconds
         self._submitted: dict[Time, tuple[Batch, JobSet]] = {}
+        self._to_repair: set[Time] = set()
+        """The batches that `repair` of the BatchPlanner is to generate again."""
+        self._can_repair = True
+        """Whether the JobGenerator lives, which repairs batches."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._cuts_short = False
-        self._pool = WorkerPool(concurrent_jobs, "streaming-job-executor", parts.runtime)
+        self._pool = WorkerPool(parts.concurrent_jobs, "streaming-job-executor", parts.runtime)
         self._loop: EventLoop[JobSchedulerEvent] = EventLoop(
             "JobScheduler", self._process, lambda e: self._on_error("Error in job scheduler", e), parts.runtime
         )
@@ -158,10 +193,15 @@ class JobScheduler:
         self._loop.start()
         self._pool.start()
 
-    def submit_job_set(self, batch: Batch, job_set: JobSet) -> None:
+    def submit_job_set(self, batch: Batch, job_set: JobSet, probed_ms: int) -> None:
         """Queue the jobs of a batch whose plan is durable, and post the event to listeners. Returns at once.
 
         Of a retry, only the jobs that have not succeeded are queued. The event is posted for the first set of jobs of a batch.
+
+        Args:
+            batch: the batch.
+            job_set: its jobs.
+            probed_ms: when the probe for a newer epoch began, in milliseconds of the monotonic clock.
 
         Raises:
             IllegalStateError: the batch is in a state from which it cannot be submitted.
@@ -171,10 +211,36 @@ class JobScheduler:
             self._submitted[batch.time] = (batch, job_set)
         if job_set.tries == 1:
             self._bus.post(StreamingListenerBatchSubmitted(job_set.to_batch_info()))
-        submitted = self._clock.monotonic_ms()
         for job in job_set.waiting_jobs():
-            self._pool.submit(partial(self._run, batch, job_set, job, submitted))
+            self._pool.submit(partial(self._run, batch, job_set, job, probed_ms))
         logger.debug("added jobs for time %s", job_set.time)
+
+    def submitted(self) -> list[Time]:
+        """Return the batches whose jobs are submitted and have not all ended. Any thread."""
+        with self._lock:
+            return list(self._submitted)
+
+    @property
+    def awaits_repair(self) -> bool:
+        """Whether batches wait for a repair. No other one may be generated before: it would be made from what is gone. Any thread."""
+        with self._lock:
+            return bool(self._to_repair)
+
+    def begin_repair(self, batches: Iterable[Time]) -> None:
+        """Note that the JobGenerator's thread is about to submit these batches again."""
+        with self._lock:
+            self._to_repair.difference_update(batches)
+
+    def _withdraw(self) -> list[tuple[Batch, JobSet]]:
+        """Take back the batches of which no job has started, oldest first. Their jobs never run, and they wait for a repair. Any thread."""
+        with self._lock:
+            taken = {time: known for time, known in self._submitted.items() if known[1].withdraw()}
+            for time in taken:
+                del self._submitted[time]
+            self._to_repair.update(taken)
+        for batch, _ in taken.values():
+            batch.become(BatchState.DURABLE)
+        return [taken[time] for time in sorted(taken)]
 
     def report_error(self, message: str, error: BaseException) -> None:
         """Pass an error to `on_error`, on the event thread. Any thread; returns at once."""
@@ -211,13 +277,14 @@ class JobScheduler:
         self._closed.set()
 
     def stop(self, graceful: bool, timeout: float) -> None:
-        """End the job threads and the event thread, and wait for them.
+        """End the job threads and the event thread, and wait for them. The JobGenerator has ended: no batch is repaired from now on.
 
         Args:
             graceful: run all queued jobs first, and wait for them without a limit. Otherwise no queued job starts, and running jobs are
                 cancelled in Spark after the timeout.
             timeout: seconds for running jobs, if not graceful.
         """
+        self._can_repair = False
         if not graceful:
             self.refuse_jobs(cut_short=True)
         if not self._pool.stop(None if graceful else timeout):
@@ -228,15 +295,15 @@ class JobScheduler:
 
     # -- in a job thread
 
-    def _run(self, batch: Batch, job_set: JobSet, job: Job, submitted_ms: int) -> None:
+    def _run(self, batch: Batch, job_set: JobSet, job: Job, probed_ms: int) -> None:
         """Run one job. After the last job of the batch its state is computed or written. An error is set as `job.error` and not raised.
 
         A refused or fenced job does not start and posts no end, so its batch does not end.
         """
-        if self._closed.is_set():
+        if self._closed.is_set() or not job_set.begin():
             return
         try:
-            if self._clock.monotonic_ms() - submitted_ms > self._max_wait:
+            if self._clock.monotonic_ms() - probed_ms > self._max_wait:
                 self._log.probe()
         except FencedError as e:
             self.refuse_jobs()
@@ -254,16 +321,18 @@ class JobScheduler:
                 at_ms = self._clock.time_ms()
                 self._end_states(batch, job_set, job)  # in this thread, because Spark jobs compute and write the state
         except BaseException as e:
-            self._set_error(job, e)
+            self._set_error(batch, job, e)
             if at_ms is None and isinstance(e, Exception) and not isinstance(e, JvmLostError):
                 self._end_states_after_error(batch, job_set, job)
         crash_point.reach(crash_point.JOB_DONE)
         self._loop.post(JobCompleted(job, self._clock.time_ms() if at_ms is None else at_ms))
 
-    def _set_error(self, job: Job, error: BaseException) -> None:
+    def _set_error(self, batch: Batch, job: Job, error: BaseException) -> None:
         """Set the error of a job, with a note that names the output."""
         if isinstance(error, JvmLostError):  # the batch has not failed, and no other one can run
             self.refuse_jobs()
+        elif self._states.has_states and batch.repairs >= MOST_REPAIRS and is_lost_state(error):
+            error = state_lost(batch.time, batch.repairs, error)
         add_note(error, f"in output operation {job.output_op_id}, {job.name}, of batch {job.time}")
         job.error = error
 
@@ -276,7 +345,7 @@ class JobScheduler:
             with self._environment.for_job(job):
                 self._end_states(batch, job_set, job)
         except BaseException as e:
-            self._set_error(job, e)
+            self._set_error(batch, job, e)
 
     def _end_states(self, batch: Batch, job_set: JobSet, job: Job) -> None:
         """Note the end of a job. After the last one, write the states of its batch that are due. If an output failed, compute them first.
@@ -289,8 +358,11 @@ class JobScheduler:
         if job_set.errors:
             if self._closed.is_set():
                 return
-            job_set.state_error = self._states.compute(job_set.time)
-            if job_set.state_error is not None or not self.reports_failure_of(batch):
+            if not _is_lost(job_set):  # else computing the states would fail as the job has
+                job_set.state_error = self._states.compute(job_set.time)
+            if self._is_to_repair(batch, job_set):
+                job_set.withdrawn = self._withdraw()
+            if _is_lost(job_set) or job_set.state_error is not None or not self.reports_failure_of(batch):
                 return
         job_set.states = self._states.save(job_set.time)
 
@@ -309,10 +381,11 @@ class JobScheduler:
     def _handle_start(self, job: Job, at_ms: int) -> None:
         """Note the start of a job, and with the first job that of its batch; post both to listeners."""
         batch, job_set = self._submitted[job.time]
-        if job_set.handle_start(at_ms):
+        is_first = job_set.handle_start(at_ms)
+        if batch.state is BatchState.SUBMITTED:
             batch.become(BatchState.RUNNING)
-            if job_set.tries == 1:
-                self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
+        if is_first:
+            self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
         job.start_ms = at_ms
         self._bus.post(StreamingListenerOutputOperationStarted(job.to_info()))
 
@@ -320,9 +393,7 @@ class JobScheduler:
         """Note the end of a job, and end the batch with its last job. Report the job's error."""
         job.end_ms = at_ms
         batch, job_set = self._submitted[job.time]
-        if job.error is not None:
-            self._states.failed(job.error)
-        reported = job.error is not None and self.reports_failure_of(batch)
+        reported = job.error is not None and self.reports_failure_of(batch) and not self._is_to_repair(batch, job_set)
         last = job_set.handle_completion(job, at_ms)
         self._bus.post(StreamingListenerOutputOperationCompleted(job.to_info()))
         if last:
@@ -336,30 +407,72 @@ class JobScheduler:
         """Return whether a job was cut short by a stop. The end of the JVM is an error also then: it may be the reason of the stop."""
         return self._cuts_short and not isinstance(error, JvmLostError)
 
+    def _is_to_repair(self, batch: Batch, job_set: JobSet) -> bool:
+        """Return whether a failed try is no failure, because the batch is generated again from the state that was written last."""
+        can_repair = self._can_repair and self._states.has_states and not self._closed.is_set()
+        return can_repair and batch.repairs < MOST_REPAIRS and _is_lost(job_set)
+
     def _end(self, batch: Batch, job_set: JobSet, at_ms: int) -> None:
-        """End a batch, or a try of it, whose jobs have all ended. Unless it is tried again, listeners hear of it. Blocks on the store."""
-        with self._lock:
-            del self._submitted[batch.time]
-        completion = None
-        if not job_set.errors:
-            completion = self._complete(batch, job_set, at_ms)
+        """End a batch, or a try of it, whose jobs have all ended. Unless it is tried again, listeners hear of it. Blocks on the store.
+
+        The batch counts as submitted until its end is stored: only then may a batch be generated that continues from its state.
+        """
+        completion, ended = None, TryEnd(is_end=False)
+        try:
+            if self._is_to_repair(batch, job_set):
+                ended = TryEnd(is_end=False, lost=FailedTry(batch, job_set))
+            elif job_set.errors:
+                reason = "; ".join(with_record(e) if is_of_a_task(e) else str(e) for e in job_set.errors)
+                ended = self._end_failed(batch, at_ms, reason, job_set)
+            else:
+                ended = TryEnd(is_end=True, is_over=True)
+                completion = self._complete(batch, job_set, at_ms)
+                if completion is not None:
+                    job_set.note_outcomes(completion.outcomes)
+            if ended.is_end:
+                self.tell_ended(job_set)
             if completion is not None:
-                job_set.note_outcomes(completion.outcomes)
-        elif not self.fail(batch, at_ms, "; ".join(with_record(e) if is_of_a_task(e) else str(e) for e in job_set.errors), job_set):
-            return
-        self.tell_ended(job_set)
-        if completion is not None:
-            self.tell_lost(completion)
+                self.tell_lost(completion)
+        finally:
+            with self._lock:
+                del self._submitted[batch.time]
+                if ended.lost is not None:
+                    self._to_repair.add(batch.time)
+            self._notify(batch, ended)
+
+    def _notify(self, batch: Batch, ended: TryEnd) -> None:
+        """Call the callbacks that follow from the end of a try."""
+        if ended.is_over:
+            self._on_batch_end(batch.time)
+        if ended.failed is not None:
+            self._on_failed_try(ended.failed)
+        if ended.lost is not None:
+            self._on_lost(ended.lost)
 
     def tell_ended(self, job_set: JobSet) -> None:
-        """Post the end of a batch to listeners. Any thread.
+        """Call `on_measured`, and post the end of a batch to listeners. Any thread.
 
         Args:
             job_set: the jobs of its last try that was submitted.
         """
         info = job_set.to_batch_info()
         logger.debug("total delay: %s ms for time %s (execution: %s ms)", info.total_delay_ms, info.batch_time, info.processing_delay_ms)
+        self._on_measured(info)
         self._bus.post(StreamingListenerBatchCompleted(info))
+
+    def end_without_jobs(self, batch: Batch, at_ms: int) -> None:
+        """Store the completion of a batch for which no output has a job, or which is skipped. The JobGenerator's thread.
+
+        Args:
+            batch: the batch. Its plan is durable.
+            at_ms: the time now, in milliseconds since the Unix epoch.
+        """
+        ended = self.completions.end(batch, at_ms, self._states.unnamed())
+        if ended.trouble is not None:
+            self.report_error(*ended.trouble)
+        if ended.completion is not None:
+            self.tell_lost(ended.completion)
+        self._on_batch_end(batch.time)
 
     def _complete(self, batch: Batch, job_set: JobSet, at_ms: int) -> Completion | None:
         """Store the completion of a batch whose jobs have all succeeded. Return it if it is durable. Blocks on the store."""
@@ -390,18 +503,27 @@ class JobScheduler:
         Returns:
             Whether this is the end of the batch for listeners: its failure is recorded, or a stop ended it.
         """
+        ended = self._end_failed(batch, at_ms, reason, job_set)
+        self._notify(batch, ended)
+        return ended.is_end
+
+    def _end_failed(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None) -> TryEnd:
+        """End a try as `fail`, without the callbacks. The record and the log have the reason without secrets: others may read them."""
+        reason = without_secrets(reason)
+        line = " ".join(reason.split())
         if self._closed.is_set():
             self.completions.end(batch, at_ms, failure=Failure(reason, is_recorded=False))
-            return True
+            return TryEnd(is_end=True, is_over=True)
         is_end = self.reports_failure_of(batch)
         tries, delay_s = batch.failures + 1, self._retry.delay_ms(batch.failures + 1) / 1000
-        if self._retry.is_used_up(tries):
+        is_over = self._retry.is_used_up(tries)
+        if is_over:
             states = None if job_set is None else job_set.states
             ended = self.completions.end(batch, at_ms, states, Failure(reason, is_recorded=is_end))
             if ended.trouble is not None:  # the batch is pending also without the record
                 logger.warning("%s: %s", *ended.trouble)
             if not is_end:
-                logger.warning("batch %s failed again, try %d; the driver tries it again in %g s: %s", batch.time, tries, delay_s, reason)
+                logger.warning("batch %s failed again, try %d; the driver tries it again in %g s: %s", batch.time, tries, delay_s, line)
         else:
             self.completions.wait_for_retry(batch)
             logger.warning(
@@ -410,10 +532,12 @@ class JobScheduler:
                 tries,
                 self._retry.retries + 1,
                 delay_s,
-                reason,
+                line,
             )
-        self._on_failed_try(FailedTry(batch, job_set))
-        return is_end
+        if not is_end:  # else who reports the error logs it
+            for error in () if job_set is None else job_set.errors:
+                logger.debug("batch %s, the whole error:", batch.time, exc_info=error)
+        return TryEnd(is_end, is_over, FailedTry(batch, job_set))
 
     # -- losses
 
@@ -425,6 +549,11 @@ class JobScheduler:
 
     def __repr__(self) -> str:
         return f"<JobScheduler {len(self._submitted)} batches in hand>"
+
+
+def _is_lost(job_set: JobSet) -> bool:
+    """Return whether a job of the set, or the computing of a state, has failed because blocks or files of a state are gone. Pure."""
+    return any(is_lost_state(error) for error in job_set.all_errors)
 
 
 def check_concurrent_jobs(concurrent_jobs: int) -> int:

@@ -1,11 +1,12 @@
 """Which missed batches are planned late: after a restart, and after a clock jumped or planning was held up. Pure.
 
-PostponedBatches: the missed batches that a restart does not plan yet, because an earlier batch that has failed before runs again.
+MissedBatches: the missed batches that are not planned yet, and the ticks that wait behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 
 from kstream.batch_time import Duration, Time
 
@@ -19,53 +20,91 @@ GRACE_MS = 10_000
 a busy machine, too."""
 
 
-class PostponedBatches:
-    """The missed batches and ticks that wait, unplanned, while batches that have failed before run again.
+class MissedBatches:
+    """The missed batches that are not planned yet, and the ticks that have come meanwhile and wait behind them.
 
-    A program whose batch fails at each start ends by that error. If each start planned the batches of the downtime, the pending batches
-    would pile up start by start. Unplanned, the batches lose nothing.
+    Each is planned when it comes to run, with as many records as the job can then process. Planned all at once, only the first one would
+    have records: nothing would be measured yet. The ticks are missed batches, too: when all earlier ones are planned, the inputs are asked
+    about them. This ends when no tick has come meanwhile.
 
-    Only the JobGenerator's thread uses it.
+    While batches that have failed before run again, none is planned. A program whose batch fails at each start ends by that error. If each
+    start planned the batches of the downtime, the pending batches would pile up start by start. Unplanned, the batches lose nothing.
+
+    Only the JobGenerator's thread uses it, and before it the thread that starts.
 
     Attributes:
-        since: the oldest missed batch.
+        since: the oldest batch time that the inputs have not been asked about.
         until: the first batch time that has not passed yet.
+        rounds: how often the inputs have been asked.
     """
 
-    def __init__(self, since: Time, until: Time, failing: Collection[Time], hold: bool) -> None:
+    def __init__(self, since: Time, until: Time, interval: Duration, failing: Collection[Time], hold: bool) -> None:
         """
         Args:
             since, until: see the class.
+            interval: the batch interval.
             failing: the pending batches that have failed before.
             hold: whether later batches wait until the failing ones have succeeded.
         """
         self.since = since
         self.until = until
+        self.rounds = 0
+        self._interval = interval
+        self._selected: deque[Time] = deque()
         self._failing = frozenset(failing)
         self._hold = hold
         self._ended_ms: int | None = None
 
-    def are_due(self, unfinished: Collection[Time], open_batches: Collection[Time], now_ms: int) -> bool:
-        """Return whether the batches can be planned now.
+    def add_tick(self, time: Time) -> None:
+        """Let a tick wait."""
+        self.until = max(self.until, time + self._interval)
+
+    def passed(self) -> list[Time]:
+        """Return the batch times that have passed and that the inputs have not been asked about, oldest first."""
+        return self.since.until(self.until, self._interval)
+
+    def select(self, times: Sequence[Time]) -> None:
+        """Take the batches to plan of those that `passed` returned."""
+        self.since = self.until
+        self._selected.extend(times)
+        self.rounds += 1
+
+    @property
+    def next(self) -> Time | None:
+        """The batch that is planned next; None if none is selected."""
+        return self._selected[0] if self._selected else None
+
+    def planned(self) -> None:
+        """Remove the batch that was planned."""
+        self._selected.popleft()
+
+    def are_due(self, unfinished: Callable[[], Collection[Time]], open_batches: Callable[[], Collection[Time]], now_ms: int) -> bool:
+        """Return whether the batches may be planned now.
 
         That is when the failing batches have succeeded. Without hold it is also some time after they have failed again, because the program
         lives on.
 
         Args:
-            unfinished: the batches that have not succeeded.
-            open_batches: those of them that run, or wait for a retry.
+            unfinished: returns the batches that have not succeeded.
+            open_batches: returns those of them that run, or wait for a retry.
             now_ms: a monotonic clock in ms.
         """
-        if self._failing.isdisjoint(unfinished):
+        if not self._failing:
+            return True
+        if self._failing.isdisjoint(unfinished()):
+            self._failing = frozenset[Time]()
             return True
         if self._hold:
             return False
-        if not self._failing.isdisjoint(open_batches):
+        if not self._failing.isdisjoint(open_batches()):
             self._ended_ms = None
             return False
         if self._ended_ms is None:
             self._ended_ms = now_ms
-        return now_ms - self._ended_ms >= GRACE_MS
+        if now_ms - self._ended_ms < GRACE_MS:
+            return False
+        self._failing = frozenset[Time]()
+        return True
 
 
 def batches_during_downtime(

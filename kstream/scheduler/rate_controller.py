@@ -8,14 +8,15 @@ from typing import Any
 
 from kstream.batch import BatchInfo
 from kstream.dstream import InputDStream
-from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 from kstream.scheduler.rate_estimator import RateEstimator
 
 logger = logging.getLogger(__name__)
 
 
-class RateController(StreamingListener):
-    """A listener that passes the figures of each batch to one input stream, and under back-pressure a rate. Runs on the listeners' thread.
+class RateController:
+    """Passes the figures of each batch to one input stream, and under back-pressure a rate. Called by the thread that ends the batch.
+
+    Spark's RateController is a listener. This one hears of a batch before the next one is planned, as listeners may not.
 
     A batch with a failed output gives no rate: it may have ended early, so its speed is no speed of the job.
 
@@ -25,7 +26,6 @@ class RateController(StreamingListener):
     """
 
     def __init__(self, stream: InputDStream[Any], estimator: RateEstimator | None) -> None:
-        super().__init__()
         self._stream = stream
         self._estimator = estimator
         self._latest: int | None = None
@@ -40,9 +40,8 @@ class RateController(StreamingListener):
         """The rate that the stream was told last, in records a second; −1 before the first, as in Spark."""
         return -1 if self._latest is None else self._latest
 
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
+    def batch_completed(self, info: BatchInfo) -> None:
         """Pass on the figures of a batch, and the new rate, if all outputs have succeeded in the first try."""
-        info = batchCompleted.info
         self._stream.batch_completed(info)
         rate = self._rate_after(info) if info.measures_speed else None
         if rate is None:

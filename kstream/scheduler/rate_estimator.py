@@ -22,7 +22,7 @@ _MIN_RATE = "spark.streaming.backpressure.pid.minRate"
 
 
 class RateEstimator(ABC):
-    """Base class of estimators. Each input stream has its own, and calls it on the listeners' thread.
+    """Base class of estimators. Each input stream has its own, and calls it in the thread that ends a batch.
 
     Subclass it, and give the dotted name of the class as `spark.streaming.backpressure.rateEstimator`. The constructor gets the batch
     interval in milliseconds.

@@ -15,6 +15,7 @@ from kstream.dstream.ports import InputServices
 from kstream.errors import StorageError
 from kstream.loop import Event
 from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.due_batches import DueBatches
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 
 logger = logging.getLogger(__name__)
@@ -22,18 +23,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Resume:
-    """The work of a restart before its first tick: run the pending batches again, and plan the missed ones.
+    """The work of a restart before its first tick: run the pending batches again, and plan the first missed ones.
 
     Attributes:
         pending: the pending batches of earlier drivers, oldest first.
         failures: how often each batch has failed, by batch time.
-        missed: the missed batch times to plan, oldest first.
         ended: set when the work is done, also after an error.
     """
 
     pending: Sequence[Batch]
     failures: Mapping[Time, int]
-    missed: Sequence[Time]
     ended: Event
 
 
@@ -44,15 +43,21 @@ class Restart:
     """
 
     def __init__(
-        self, parts: SchedulerParts, planner: BatchPlanner, scheduler: JobScheduler, services: InputServices, max_batch_failures: int
+        self,
+        parts: SchedulerParts,
+        planner: BatchPlanner,
+        due: DueBatches,
+        scheduler: JobScheduler,
+        services: InputServices,
+        max_batch_failures: int,
     ) -> None:
         """
         Args:
-            parts, scheduler, services, max_batch_failures: those of the JobGenerator.
-            planner: plans the missed batches.
+            parts, planner, due, scheduler, services, max_batch_failures: those of the JobGenerator.
         """
         self._parts = parts
         self._planner = planner
+        self._due = due
         self._scheduler = scheduler
         self._services = services
         self._max_batch_failures = max_batch_failures
@@ -87,17 +92,14 @@ class Restart:
 
     def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
         """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
-        interval = self._parts.graph.batch_duration
         assert contents.meta is not None
         first = contents.meta.next_batch(last_planned)
-        pending, times = contents.pending, first.until(next_tick, interval)
+        pending = contents.pending
         failing = [time for time in pending if contents.failures.get(time, 0) > 0 and not self._is_over(contents.failures[time])]
-        missed = [] if failing else self._planner.missed(times)
-        if failing and times:
-            self._planner.postpone(first, next_tick, failing)
-        for what, times in (("during down time", missed), ("pending processing", pending)):
-            logger.info("batches %s (%d batches): %s", what, len(times), listed(times))
-        logger.info("batches to reschedule (%d batches): %s", len(pending + missed), listed(pending + missed))
+        missed = self._due.begin_missed(first, next_tick, failing)
+        if to_run := pending + missed:
+            text = "batches to reschedule: %d, %d pending processing and %d during down time: %s"
+            logger.info(text, len(to_run), len(pending), len(missed), listed(to_run))
         batches = [
             Batch(
                 contents.plans[time], {number: plans[time] for number, plans in self._stored.items() if time in plans}, BatchState.DURABLE
@@ -105,10 +107,10 @@ class Restart:
             for time in pending
         ]
         self._stored.clear()
-        return Resume(batches, contents.failures, missed, self._parts.runtime.event())
+        return Resume(batches, contents.failures, self._parts.runtime.event())
 
     def resume(self, event: Resume) -> None:
-        """Submit the pending batches and plan the missed ones, then set `event.ended`. Blocks on the store and on the inputs' systems.
+        """Submit the pending batches in turn and plan the first missed ones, then set `event.ended`. Blocks on the store and the inputs.
 
         An error that `BatchPlanner.run_again` raises ends this method: `event.ended` is set, and the other batches do not run.
         """
@@ -117,8 +119,7 @@ class Restart:
                 self._parts.unfinished.planned(batch.time)
             for batch in event.pending:
                 self._run_again(batch, event.failures.get(batch.time, 0))
-            for time in event.missed:
-                self._planner.generate(time)
+            self._due.plan_missed()
         finally:
             event.ended.set()
 
@@ -164,15 +165,16 @@ def _restore(stream: InputDStream[Any], contents: LogContents) -> Mapping[Time, 
     """Restore an input from its plans and kept offsets in the log. Return its decoded plans, by batch time.
 
     Raises:
+        CorruptRecordError: an input cannot read its data in a record.
         NotRecoverableError: the stored data belongs to another kind of input, or the input cannot continue from there.
     """
-    plans = {time: stream.decode(plan.inputs[stream.id]) for time, plan in contents.plans.items() if stream.id in plan.inputs}
+    plans = {time: stream.decoded(plan) for time, plan in contents.plans.items() if stream.id in plan.inputs}
     if plans:
         newest = max(plans)
         stream.restored(newest, plans[newest])
-        kept = contents.kept_data(stream.id)
-        if kept is not None:
-            stream.restored_kept(stream.decode(kept))
+        kept = contents.kept_offsets
+        if kept is not None and stream.id in kept.inputs:
+            stream.restored_kept(stream.decoded(kept))
     for time, plan in plans.items():
         stream.remember_plan(time, plan)
     return plans

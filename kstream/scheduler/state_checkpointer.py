@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,14 +14,14 @@ from kstream import crash_point
 from kstream.batch import KeyHash, StateCheckpoint
 from kstream.batch.retention import NO_STATES, NeededForStates
 from kstream.batch_time import Time
-from kstream.checkpoint import LogContents
+from kstream.checkpoint import LogContents, names
 from kstream.checkpoint.settled import Settled
 from kstream.checkpoint.state_log import States, StoredStates, forget_gone, read_states, set_aside
 from kstream.dstream.graph import DStreamGraph
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.state_files import StateFiles
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
-from kstream.errors import CorruptRecordError
+from kstream.errors import CorruptRecordError, MissingFileError, StateLostError, in_a_line
 from kstream.scheduler.changed_windows import of_these_windows, other_window
 from kstream.storage import FileStore
 
@@ -29,16 +30,42 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOST_BLOCK = "Checkpoint block"
-"""A text in Spark's error about lost blocks of a local checkpoint."""
+_LOST = re.compile(rf"Checkpoint block|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|{MissingFileError.__name__}: .*\b{names.STATE}/")
+"""What the line of an error has that tells of a lost block of a local checkpoint (of Spark), or of a state file that a worker misses."""
+
+
+def is_lost_state(error: BaseException) -> bool:
+    """Return whether a job has failed because blocks or files of a state are gone. Pure."""
+    return _LOST.search(f"{type(error).__name__}: {error}") is not None
+
+
+def state_lost(time: Time, repairs: int, error: BaseException, why: str | None = None) -> StateLostError:
+    """Return the error of a batch that is repaired no more, with the line of a foreign error that names what is gone. Pure.
+
+    Args:
+        time: the batch.
+        repairs: how often it was repaired.
+        error: what the job has failed with.
+        why: why it cannot be repaired, as a clause; None if that was tried often enough.
+    """
+    lines = (line.strip() for line in str(error).splitlines())
+    gone = next((line for line in lines if _LOST.search(line)), in_a_line(error))
+    found = StateLostError(
+        f"batch {time}: blocks or files of a state are gone, and {why or f'{repairs} repairs did not help'}: {gone}. The next start runs "
+        "the batch from the state that was written last",
+        time=time.milliseconds,
+        repairs=repairs,
+    )
+    found.__cause__ = error
+    return found
 
 
 class StateCheckpointer:
     """Checkpoints the state of one driver's streams.
 
     Threads: the thread that starts calls `begin` or `restore` first. Then job threads call `compute` and `save`; the thread that stores
-    the end of a batch calls `named`; the JobScheduler's event thread calls `failed`; the cleaner's thread calls `clean`. `unnamed` may be
-    called from any thread. For a graph without state, no method asks the store while batches run.
+    the end of a batch calls `named`; the JobGenerator's thread calls `is_awaited` and `take_loss`; the cleaner's thread calls `clean`.
+    `unnamed` may be called from any thread. For a graph without state, no method asks the store while batches run.
     """
 
     def __init__(
@@ -64,7 +91,10 @@ class StateCheckpointer:
         """The last batch of the former batch interval; None if the interval has never changed. Set by `restore`."""
         self._needed: dict[Time, tuple[dict[str, Time], Time]] = {}
         """Unfinished batch → what `_needs` has found for it. So many unfinished batches cost little at each clean-up."""
-        self._told = False
+        self.write_error: Exception | None = None
+        """Why the states that were due last could not be written; None if they were. Any thread may read it."""
+        self._is_lost = False
+        """Whether a write has found blocks or files of a state gone. The next batch is then made from the states that are written."""
         self._lock = threading.Lock()
 
     def _state_files(self) -> StateFiles:
@@ -247,8 +277,6 @@ class StateCheckpointer:
     def compute(self, time: Time) -> Exception | None:
         """Compute the states of a batch whose output failed. Called in a job thread; blocks on a Spark job.
 
-        Blocks that were lost with an executor are no error of the state: the streams go back to the state that was written last.
-
         Args:
             time: the batch.
 
@@ -259,12 +287,15 @@ class StateCheckpointer:
             try:
                 stream.compute_state(time)
             except Exception as e:
-                if _LOST_BLOCK in str(e):
-                    self.failed(e)
-                    return None
-                logger.error("the state of %r could not be computed for batch %s: %s", stream, time, e)
+                if not is_lost_state(e):
+                    logger.error("the state of %r could not be computed for batch %s: %s", stream, time, in_a_line(e))
                 return e
         return None
+
+    def is_awaited(self, batches: Iterable[Time]) -> bool:
+        """Return whether one of these batches, which have not ended, writes a state at its end. Later batches are made from that state."""
+        streams = self._graph.active_states()
+        return bool(streams) and any(stream.is_due(time) for time in batches for stream in streams)
 
     def save(self, time: Time) -> States:
         """Write the states that are due, after all jobs of a batch have ended. Called in a job thread; blocks on a Spark job.
@@ -277,21 +308,43 @@ class StateCheckpointer:
         Returns:
             The states that the batch's record is to name.
         """
-        due = [stream for stream in self._graph.active_states() if stream.is_due(time)]
+        asked = ((stream, stream.state_to_write(time)) for stream in self._graph.active_states())
+        due = [(stream, state) for stream, state in asked if state is not None]
         found = dict(self.unnamed())
         if not due:
             return found
         try:
-            written = self._state_files().write(time, {stream.state_id: stream.state_at(time) for stream in due})
-            found.update({s.state_id: replace(written[s.state_id], window=s.totals_window) for s in due})
+            written = self._state_files().write(time, {stream.state_id: state for stream, state in due})
+            found.update({s.state_id: replace(written[s.state_id], window=s.totals_window) for s, _ in due})
         except Exception as e:
-            log = logger.debug if self._told else logger.error
-            self._told = True
+            log = logger.debug if self.write_error is not None else logger.error
+            self.write_error = e
+            if is_lost_state(e):
+                with self._lock:
+                    self._is_lost = True
             log("the state of batch %s could not be written, the next batch tries again: %s", time, e)
+            self._remove_parts(time, [stream for stream, _ in due])
             return found
-        self._told = False
+        self.write_error = None
         crash_point.reach(crash_point.STATE_WRITTEN)
         return found
+
+    def _remove_parts(self, time: Time, streams: Iterable[StatefulDStream]) -> None:
+        """Delete the files of states of which some partitions could not be written. What cannot be deleted now, the next start deletes."""
+        assert self._store is not None
+        parts = {(time, self._epoch, stream.state_id) for stream in streams}
+        try:
+            for name in self._store.list(names.STATE):
+                if names.parse_state(name) in parts:
+                    self._store.delete(f"{names.STATE}/{name}")
+        except Exception as e:  # the store is away, for example
+            logger.debug("parts of the state of batch %s stay until the next start: %s", time, e)
+
+    def take_loss(self) -> bool:
+        """Return whether a write has found blocks or files of a state gone since the last call. The JobGenerator's thread."""
+        with self._lock:
+            was_lost, self._is_lost = self._is_lost, False
+            return was_lost
 
     def unnamed(self) -> States:
         """Return the states with which streams have begun and which no durable completion names yet."""
@@ -322,17 +375,6 @@ class StateCheckpointer:
             stream = by_id.get(stream_id)
             if stream is not None and fresh and state.files:
                 stream.written(state.time, partial(self._state_files().read, state, stream.key_hash))
-
-    def failed(self, error: BaseException) -> None:
-        """Set the states back to those written last, if a job failed because blocks of state were lost with an executor.
-
-        Args:
-            error: the error of the failed job. Any other cause changes nothing.
-        """
-        if _LOST_BLOCK in str(error):
-            logger.warning("state: blocks were lost with an executor; the streams continue from the state that was written last")
-            for stream in self._graph.active_states():
-                stream.go_back()
 
     def clean(self, up_to: Time, unfinished: Collection[Time]) -> NeededForStates:
         """Delete the files of states that neither a restart nor a running batch needs. Blocks on the store.
@@ -378,9 +420,8 @@ class StateCheckpointer:
         with self._lock:
             if self._needed is published:  # else a newer state was named meanwhile, which may change these needs
                 self._needed = known
-        first = min([*unfinished, new])
         for stream in self._graph.active_states():
-            needed.setdefault(stream.state_id, set()).update(stream.states_to_read(first))
+            needed.setdefault(stream.state_id, set()).update(stream.states_to_read(new, unfinished))
         old = {
             stream: [state for state in states if state.time < newest.get(stream, Time(0)) and state.time not in needed[stream]]
             for stream, states in kept.items()

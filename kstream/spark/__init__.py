@@ -3,6 +3,11 @@
 One idea: all use of pyspark's private parts is here and nowhere else, so that a new Spark version breaks one package.
 
     spark_context       makes a SparkContext, and pickles functions of the user
+    submit_args         the options of spark-submit for the JVM of this process
+    workers_python      the Python that the workers run
+    executor_check      asks the executors before the first batch whether they can run the tasks of a job
+    executor_questions  what `kstream doctor` asks each of them about checkpoint and brokers
+    shipped_file        sends a file of Python whose errors name the file of the user
     progress_bar        Spark's progress bar is off in logs
     java                finds a Java that Spark can run on
     jvm_watch           the end of Spark's JVM is the end of the context

@@ -76,6 +76,12 @@ def executors(sc: SparkContext) -> list[Executor]:
         return found
 
 
+def forget_executors(sc: SparkContext) -> None:
+    """Forget what `executors` has found, because nobody looks again soon. Any thread."""
+    with _lock:
+        sc.__dict__.pop(_KEPT, None)
+
+
 def known_executors(sc: SparkContext) -> list[Executor]:
     """Return the executors that `executors` found last; an empty list before its first call. Makes no call to the JVM. Any thread."""
     kept: tuple[str, list[Executor]] | None = sc.__dict__.get(_KEPT)

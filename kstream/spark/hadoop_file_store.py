@@ -20,7 +20,7 @@ from kstream.errors import AlreadyExistsError, ConfigurationError, MissingFileEr
 from kstream.secret import looks_secret
 from kstream.spark.java_gateway import hadoop_configuration, java_view
 from kstream.storage import FileStore
-from kstream.storage.file_store import SINGLE_WRITER, refuses_a_second_create
+from kstream.storage.file_store import SINGLE_WRITER, inside, refuses_a_second_create
 from kstream.storage.open import scheme_of
 from kstream.worker.process import once
 
@@ -193,7 +193,7 @@ class HadoopFileStore:
         logger.warning("%s; singleWriter is set, so the store is used, and a second driver might not be noticed", said)
         self._look_first = not refuses
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the file durably: whole, or not at all. Blocks.
 
         Raises:
@@ -256,8 +256,8 @@ class HadoopFileStore:
             pass
 
     def _at(self, name: str) -> Any:
-        """Return Hadoop's Path of a name."""
-        return self._path_class(f"{self._root}/{name}")
+        """Return Hadoop's Path of a name. OutsideStoreError."""
+        return self._path_class(f"{self._root}/{inside(name, self._url)}")
 
     def _put(self, name: str, data: bytes, rename: Any, flags: Any = None) -> None:
         """Write a temporary file durably, and rename it to `name`. Raises py4j's errors, for `_mapped`.
@@ -272,7 +272,7 @@ class HadoopFileStore:
         """
         from py4j.protocol import Py4JJavaError
 
-        folder = name.rpartition("/")[0]
+        target, folder = self._at(name), name.rpartition("/")[0]
         temporary = self._at(f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}" if folder else f"{_TEMPORARY}{uuid.uuid4().hex}")
         try:
             stream = self._files.create(temporary, flags or self._flags, self._with_parents)
@@ -281,7 +281,7 @@ class HadoopFileStore:
                 stream.hsync()
             finally:
                 stream.close()
-            self._files.rename(temporary, self._at(name), rename)
+            self._files.rename(temporary, target, rename)
         except Py4JJavaError as e:
             if ".net." not in e.java_exception.getClass().getName():  # a server that does not answer would not answer the deletion either
                 self._drop(temporary)
@@ -408,13 +408,13 @@ class HdfsFileStore(HadoopFileStore):
     alone, the reader takes the lease from the writer, so that the namenode determines the length (`recoverLease`).
     """
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create a file. An empty file is always replicated.
 
         An empty file will grow, and under erasure coding files cannot grow. So it is replicated in a directory of erasure coding, too.
         """
         if data:
-            super().create(name, data)
+            super().create(name, data, private=private)
         else:
             with self._mapped("write", name):
                 self._put(name, data, self._keep, self._flags_to_grow())

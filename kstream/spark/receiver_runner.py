@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.conf import BY_KEY, parse_bool, parse_time_ms
-from kstream.errors import in_a_line
+from kstream.errors import LOGGED_ERROR, in_a_line
 from kstream.loop import THREADS, Event, Runtime
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, ReceiverTaskConfig, start_store
+from kstream.receiver.receiver_tracker import TaskEnded
 from kstream.spark.executors import (
     WAITING_TIME,
     ReceiverCores,
@@ -27,7 +28,7 @@ from kstream.spark.executors import (
     wait_for_cores,
     warn_of_limit,
 )
-from kstream.spark.task_errors import raising_the_users_error
+from kstream.spark.task_errors import is_of_spark_alone, raising_the_users_error
 from kstream.spark.worker_rdd import WorkerRDD
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class SparkReceiverRunner:
         found = [executor.location for executor in executors(self._sc)]
         return found or ([_LOCAL] if is_local(self._sc) else [])
 
-    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: TaskEnded) -> None:
         """Start the task of a receiver on a new thread, and return at once.
 
         Args:
@@ -111,21 +112,21 @@ class SparkReceiverRunner:
             stream_id: The number of its stream.
             run: The number of this receiver run.
             candidates: The locations that the task prefers.
-            ended: Called on the new thread when the task has ended, with the reason of a failure, else an empty text.
+            ended: Called on the new thread when the task has ended.
         """
         task = ReceiverTask(receiver, stream_id, run, self._config)
 
         def in_spark() -> None:
-            reason = ""
+            reason, raised = "", False
             try:
                 self._sc.setJobGroup(_group(stream_id), f"Streaming job running receiver {stream_id}", interruptOnCancel=True)
                 places = [[str(location) for location in candidates if location != _LOCAL]]
                 with raising_the_users_error():
                     self._count(WorkerRDD(self._sc, 1, partial(_receive, task), places))
             except Exception as e:
-                reason = in_a_line(e)
-                logger.warning("the task of receiver %d has failed", stream_id, exc_info=e)
-            ended(reason)
+                reason, raised = in_a_line(e), not is_of_spark_alone(e)
+                logger.warning("the task of receiver %d has failed: %s", stream_id, reason, extra={LOGGED_ERROR: e})
+            ended(reason, raised)
 
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
@@ -183,9 +184,11 @@ class SparkReceiverRunner:
                 return
             places = [[str(location)] for location in missing]
             try:
-                found = WorkerRDD(self._sc, len(missing), partial(_store, self._config), places).collect()
-            except Exception:
-                logger.warning("block stores could not be started on executors %s", missing, exc_info=True)
+                with raising_the_users_error():
+                    found = WorkerRDD(self._sc, len(missing), partial(_store, self._config), places).collect()
+            except Exception as e:
+                where = ", ".join(f"{location.executor_id} ({location.host})" for location in missing)
+                logger.warning("block stores could not be started on executors %s: %s", where, in_a_line(e), extra={LOGGED_ERROR: e})
                 return
             with self._lock:
                 self._with_store.update(found)

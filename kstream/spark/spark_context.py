@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,9 @@ from pyspark.cloudpickle import CloudPickler
 from pyspark.cloudpickle import dumps as cloudpickle_dumps
 from pyspark.cloudpickle import loads as cloudpickle_loads
 
-from kstream.spark.progress_bar import given_names, turn_off_progress_bar
+from kstream.spark.progress_bar import turn_off_progress_bar
+from kstream.spark.submit_args import SUBMIT_ARGS, given_names
+from kstream.spark.workers_python import use_workers_python
 
 UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
@@ -28,8 +29,8 @@ def spark_version() -> tuple[int, int]:
 def make_spark_context(conf: SparkConf) -> SparkContext:
     """Make a SparkContext, on a Java that is found or made, with workers over Unix sockets (Spark ≥ 4.1). Blocks while the JVM starts.
 
-    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. On a local master the workers run the driver's
-    Python, so that they find its packages (pyspark's default is the `python3` on PATH). `conf` may be changed.
+    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. `workers_python` says which Python the workers run.
+    `conf` may be changed.
 
     Raises:
         JavaNotFoundError: there is no suitable Java.
@@ -42,9 +43,9 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
             turn_off_progress_bar()
     if spark_version() >= (4, 1) and not conf.contains(UNIX_SOCKET):
         conf = conf.set(UNIX_SOCKET, "true")
-    if (conf.get("spark.master") or "local").startswith("local") and not conf.contains("spark.pyspark.python"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkContext(conf=conf)
+    sc = SparkContext(conf=conf)
+    use_workers_python(sc)
+    return sc
 
 
 def active_spark_context() -> SparkContext | None:
@@ -81,7 +82,7 @@ def restored_conf(stored: Mapping[str, str]) -> Generator[SparkConf]:
     ensure_java()
     submitted = under_spark_submit()
     earlier = not submitted and SparkContext._gateway is not None  # pyright: ignore – its properties are those of another context
-    given = given_names(os.environ.get("PYSPARK_SUBMIT_ARGS", ""), os.environ)
+    given = given_names(os.environ.get(SUBMIT_ARGS, ""), os.environ)
     at_launch = {} if submitted or earlier else {key: value for key, value in stored.items() if key not in given}
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(at_launch.items())))  # pyright: ignore
     system: Any = SparkContext._jvm.java.lang.System  # pyright: ignore

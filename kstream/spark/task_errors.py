@@ -7,19 +7,22 @@ a SparkSession, pyspark raises a PythonException of its own instead.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PythonException
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException, PythonException
 
-from kstream.errors import FencedError, JvmLostError, add_note, add_worker_traceback, note_task, where_of
-from kstream.spark.worker_setup_errors import error_of_setup
-from kstream.worker.worker_failure import MARK, WorkerFailure, failure_in, failure_of_traceback, rebuilt_exception
+from kstream.errors import BEGIN, FencedError, JvmLostError, KStreamError, add_note, add_worker_traceback, is_of_a_task, note_task, where_of
+from kstream.spark.spark_context import active_spark_context
+from kstream.spark.worker_setup_errors import error_of_setup, where_it_ran
+from kstream.spark.workers_python import workers_python
+from kstream.worker.worker_failure import KEY, MARK, WorkerFailure, failure_in, failure_of_traceback, rebuilt_exception
 
-_BEGIN = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)"')
 _PYSPARKS = re.compile(r"[/\\](pyspark|py4j)[/\\]")
 _PYTHONS = re.compile(r"<frozen |[/\\]lib(64)?[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)")
@@ -28,7 +31,19 @@ _CORES = re.compile(r"[/\\]kstream[/\\](?!examples)(?P<rest>.+)$")
 _JVM = re.compile(r"\tat |\s*SQLSTATE: |JVM stacktrace:")
 _OF_THE_DRIVER = (FencedError, JvmLostError)
 """What these say is true of the process that raises them. A worker that raised one has not ended this driver."""
+_FAILED_IMPORTS = ("ModuleNotFoundError", "ImportError")
+"""Another executor, or another Python there, may have the module: so these are told with both."""
 _PACKAGE = Path(__file__).parent.parent
+
+
+def give_key_of_failures(sc: SparkContext) -> None:
+    """Give later workers of a SparkContext the key with which they sign what they say of an exception; once a SparkContext."""
+    sc.environment.setdefault(KEY, secrets.token_hex())
+
+
+def key_of_failures(sc: SparkContext | None) -> str:
+    """Return the key that `give_key_of_failures` has made; "" without one."""
+    return "" if sc is None else sc.environment.get(KEY, "")
 
 
 @contextmanager
@@ -47,6 +62,14 @@ def raising_the_users_error() -> Generator[None]:
         raise error.with_traceback(e.__traceback__) from e
 
 
+def is_of_spark_alone(error: Exception) -> bool:
+    """Return whether an error that `raising_the_users_error` has raised is Spark's, and no exception of a worker has caused it.
+
+    An executor was lost, or the job was cancelled.
+    """
+    return isinstance(error, (Py4JError, PySparkException)) and not is_of_a_task(error)
+
+
 def users_error(error: Exception) -> Exception | None:
     """Return the user's exception for an error of Spark, with its notes. None, and the notes on Spark's error, if it cannot be made again.
 
@@ -55,20 +78,29 @@ def users_error(error: Exception) -> Exception | None:
     """
     text = _text(error)
     words = worker_traceback(text)
-    failure = failure_in(text) or (None if words is None else failure_of_traceback(words))
-    found: Exception | None = error_of_setup(text, failure)
+    failure = failure_in(text, key_of_failures(active_spark_context())) or (None if words is None else failure_of_traceback(words))
+    python = _python_of_workers()
+    found: Exception | None = error_of_setup(text, failure, python)
     if found is None and failure is not None:
         found = rebuilt_exception(failure)
     if isinstance(found, _OF_THE_DRIVER):
         found = None
     told = error if found is None else found
     if words is not None and not where_of(told):
-        add_worker_traceback(told, words)
-    if failure is not None and (task := in_task(failure)):
-        note_task(told, task)
+        add_worker_traceback(told, words, "" if failure is None else failure.raised)
+    if failure is not None:
+        of_import = where_it_ran(text, failure, python) if failure.type in _FAILED_IMPORTS and not isinstance(found, KStreamError) else ""
+        if task := ", ".join(filter(None, (in_task(failure), of_import))):
+            note_task(told, task)
     if found is not None and where_of(error):
         add_note(found, where_of(error))
     return found
+
+
+def _python_of_workers() -> str:
+    """Return the program that the workers of this process run; "" without a SparkContext."""
+    sc = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+    return "" if sc is None else workers_python(sc)
 
 
 def in_task(failure: WorkerFailure) -> str:
@@ -96,10 +128,10 @@ def worker_traceback(text: str) -> str | None:
     Frames of pyspark, kstream and Python's own library are left out. Other libraries stay.
     """
     _, python_exception, rest = text.partition("PythonException: ")
-    _, begin, rest = rest.partition(_BEGIN)
+    _, begin, rest = rest.partition(BEGIN)
     if not (python_exception and begin):
         return None
-    return "\n".join([_BEGIN, *_of_the_user(rest.strip("\n").split("\n"))]).rstrip()
+    return "\n".join([BEGIN, *_of_the_user(rest.strip("\n").split("\n"))]).rstrip()
 
 
 def _is_foreign(file: str) -> bool:

@@ -51,10 +51,10 @@ class WorkerRDD(PipelinedRDD[Any, Any]):
                 pass
             return make(index)
 
-        super().__init__(_empty_rdd(sc, partitions, locations), compute)
+        super().__init__(empty_rdd(sc, partitions, locations), compute)
 
 
-def _empty_rdd(sc: SparkContext, partitions: int, locations: Sequence[Sequence[str]] | None) -> Any:
+def empty_rdd(sc: SparkContext, partitions: int, locations: Sequence[Sequence[str]] | None) -> Any:
     """Return an RDD of empty partitions. The SparkContext keeps it, so that both end together. Any thread."""
     places = tuple(tuple(where) for where in locations or ())
     key: Any = (partitions, places if any(places) else None)

@@ -6,19 +6,28 @@ import logging
 import uuid
 from typing import Protocol, runtime_checkable
 
-from kstream.errors import AlreadyExistsError, StorageError
+from kstream.errors import AlreadyExistsError, OutsideStoreError, StorageError
 
 
 class FileStore(Protocol):
-    """Named immutable byte strings. Thread-safe. Every call may block on I/O and raises StorageError when that fails."""
+    """Named immutable byte strings. Thread-safe. Every call may block on I/O and raises StorageError when that fails.
+
+    A name may come from a record that somebody else has written. So every call but `path` raises OutsideStoreError for a name that leads
+    out of the store.
+    """
 
     @property
     def url(self) -> str:
         """The path or URL of the store, for messages."""
         ...
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the file durably: the whole file, or none.
+
+        Args:
+            name: the name of the file.
+            data: its bytes.
+            private: as for `replace`.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -70,6 +79,26 @@ class FileStore(Protocol):
     def path(self, name: str) -> str:
         """Return the full path or URL of a name, for messages."""
         ...
+
+
+def inside(name: str, url: str) -> str:
+    """Return the name of a file or folder of a store, if it lies in the store.
+
+    Args:
+        name: the name.
+        url: the path or URL of the store, for the message.
+
+    Raises:
+        OutsideStoreError: the name is absolute, or has `..`.
+    """
+    if name.startswith("/") or ".." in name.split("/"):
+        raise OutsideStoreError(
+            f"{name!r} leads out of {url}: a file of the store has neither an absolute name nor one with `..`. A record that has such a "
+            "name was not written by kstream: look who may write there.",
+            path=url,
+            name=name,
+        )
+    return name
 
 
 class AppendableFile(Protocol):

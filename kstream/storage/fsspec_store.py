@@ -11,6 +11,7 @@ from datetime import timezone
 from typing import Any
 
 from kstream.errors import AlreadyExistsError, MissingDependencyError, MissingFileError, StorageError, UnsupportedStoreError
+from kstream.storage.file_store import inside
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class FsspecFileStore:
             self._url,
         )
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the file if the name is not taken. Another process may take the name at the same moment, and one file is lost.
 
         AlreadyExistsError if the name is taken.
@@ -118,7 +119,8 @@ class FsspecFileStore:
                 pass
 
     def _full(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
+        """Return the path of a name in the file system. OutsideStoreError."""
+        return f"{self._root}/{inside(name, self._url)}" if name else self._root
 
     def _write(self, name: str, data: bytes) -> None:
         """Write a temporary file and move it to the name."""

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from kstream.errors import AlreadyExistsError, MissingFileError, StorageError
+from kstream.storage.file_store import inside
 
 _TEMPORARY = ".tmp-"
 _BY_UMASK, _OWNER_ONLY = 0o666, 0o600
@@ -43,11 +44,11 @@ class LocalFileStore:
                 errno=e.errno,
             ) from e
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the file durably by a hard link. AlreadyExistsError if the name is taken."""
-        target = self._root / name
+        target = self._at(name)
         with _mapped("write", target):
-            temporary = self._write_temporary(target, data)
+            temporary = self._write_temporary(target, data, _OWNER_ONLY if private else _BY_UMASK)
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -57,13 +58,13 @@ class LocalFileStore:
             _sync_directory(target.parent)
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
-        target = self._root / name
+        target = self._at(name)
         with _mapped("write", target):
             os.replace(self._write_temporary(target, data, _OWNER_ONLY if private else _BY_UMASK), target)
             _sync_directory(target.parent)
 
     def read(self, name: str) -> bytes:
-        target = self._root / name
+        target = self._at(name)
         with _mapped("read", target):
             try:
                 return target.read_bytes()
@@ -71,11 +72,12 @@ class LocalFileStore:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
     def exists(self, name: str) -> bool:
-        with _mapped("look up", self._root / name):
-            return (self._root / name).exists()
+        target = self._at(name)
+        with _mapped("look up", target):
+            return target.exists()
 
     def size(self, name: str) -> int:
-        target = self._root / name
+        target = self._at(name)
         with _mapped("look up", target):
             try:
                 return target.stat().st_size
@@ -83,7 +85,7 @@ class LocalFileStore:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
     def modified_ms(self, name: str) -> int | None:
-        target = self._root / name
+        target = self._at(name)
         with _mapped("look up", target):
             try:
                 return target.stat().st_mtime_ns // 1_000_000
@@ -91,7 +93,7 @@ class LocalFileStore:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
 
     def list(self, folder: str = "") -> list[str]:
-        directory = self._root / folder
+        directory = self._at(folder)
         with _mapped("list", directory):
             try:
                 entries = list(os.scandir(directory))
@@ -100,11 +102,12 @@ class LocalFileStore:
             return sorted(e.name for e in entries if e.is_file() and not e.name.startswith(_TEMPORARY))
 
     def delete(self, name: str) -> None:
-        with _mapped("delete", self._root / name):
-            (self._root / name).unlink(missing_ok=True)
+        target = self._at(name)
+        with _mapped("delete", target):
+            target.unlink(missing_ok=True)
 
     def open_to_append(self, name: str) -> LocalAppendableFile:
-        target = self._root / name
+        target = self._at(name)
         with _mapped("open", target):
             _make_directories(target.parent)
             file = LocalAppendableFile(target, _mapped)
@@ -116,7 +119,7 @@ class LocalFileStore:
             return file
 
     def read_at(self, name: str, offset: int, length: int) -> bytes:
-        target = self._root / name
+        target = self._at(name)
         with _mapped("read", target):
             try:
                 with open(target, "rb") as file:
@@ -124,6 +127,10 @@ class LocalFileStore:
                     return file.read(length)
             except FileNotFoundError:
                 raise MissingFileError(f"{target} is not there", path=str(target)) from None
+
+    def _at(self, name: str) -> Path:
+        """Return the path of a name. OutsideStoreError."""
+        return self._root / inside(name, self.url)
 
     def _write_temporary(self, target: Path, data: bytes, mode: int = _BY_UMASK) -> Path:
         """Write the data, durably, to a temporary file in the target's directory; return the path of that file. OSError."""

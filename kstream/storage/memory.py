@@ -6,6 +6,7 @@ import threading
 from typing import ClassVar
 
 from kstream.errors import AlreadyExistsError, MissingFileError
+from kstream.storage.file_store import inside
 
 
 class MemoryFileStore:
@@ -32,23 +33,27 @@ class MemoryFileStore:
     def path(self, name: str) -> str:
         return f"{self._url}/{name}"
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
+        inside(name, self._url)
         with self._lock:
             if name in self._files:
                 raise AlreadyExistsError(f"{self.path(name)} exists already", path=self.path(name))
             self._files[name] = data
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
+        inside(name, self._url)
         with self._lock:
             self._files[name] = data
 
     def read(self, name: str) -> bytes:
+        inside(name, self._url)
         with self._lock:
             if name not in self._files:
                 raise MissingFileError(f"{self.path(name)} is not there", path=self.path(name))
             return self._files[name]
 
     def exists(self, name: str) -> bool:
+        inside(name, self._url)
         with self._lock:
             return name in self._files
 
@@ -61,11 +66,12 @@ class MemoryFileStore:
         return None
 
     def list(self, folder: str = "") -> list[str]:
-        prefix = f"{folder}/" if folder else ""
+        prefix = f"{inside(folder, self._url)}/" if folder else ""
         with self._lock:
             names = [name[len(prefix) :] for name in self._files if name.startswith(prefix)]
         return sorted(name for name in names if "/" not in name)
 
     def delete(self, name: str) -> None:
+        inside(name, self._url)
         with self._lock:
             self._files.pop(name, None)

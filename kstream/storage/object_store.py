@@ -20,7 +20,7 @@ from kstream.errors import (
     StorageError,
     UnsupportedStoreError,
 )
-from kstream.storage.file_store import SINGLE_WRITER, refuses_a_second_create
+from kstream.storage.file_store import SINGLE_WRITER, inside, refuses_a_second_create
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -102,7 +102,7 @@ class ObjectFileStore:
         logger.warning("%s; singleWriter is set, so the store is used, and a second driver would not be noticed", said)
         self._conditional = False
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the object if its name is free, by a conditional PUT. Blocks, and retries errors that another try may not meet.
 
         If an earlier try of this call took the name, the create has succeeded. After `prepare` has accepted a server without conditions,
@@ -208,10 +208,13 @@ class ObjectFileStore:
 
     @contextmanager
     def _mapped(self, verb: str, name: str) -> Generator[None]:
-        """Map errors of obstore to StorageErrors, without their causes: the body of S3's refusals repeats keys and session tokens."""
+        """Map errors of obstore to StorageErrors, without their causes: the body of S3's refusals repeats keys and session tokens.
+
+        All requests are sent in this context. So it refuses names that lead out of the store, before a request is sent.
+        """
         from obstore import exceptions
 
-        place, error = self.path(name), None
+        place, error = self.path(inside(name, self._url)), None
         try:
             yield
         except exceptions.AlreadyExistsError as e:

@@ -56,9 +56,9 @@ class ReadOnceStore:
         with self._lock:
             self._kept.clear()
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create the file durably; see FileStore."""
-        self._store.create(name, data)
+        self._store.create(name, data, private=private)
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
         """Create or overwrite the file; see FileStore."""

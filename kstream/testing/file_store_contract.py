@@ -11,9 +11,11 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 
-from kstream.errors import AlreadyExistsError, MissingFileError
-from kstream.storage import FileStore
+from kstream.errors import AlreadyExistsError, MissingFileError, OutsideStoreError
+from kstream.storage import AppendingStore, FileStore
 
 _RACERS = 8
 _ROUNDS = 25
@@ -128,6 +130,22 @@ class FileStoreContract(ABC):
     def test_a_folder_that_is_not_there_is_empty(self) -> None:
         assert self.make_store().list("nowhere") == []
         assert self.make_store().list() == []
+
+    def test_a_name_that_leads_out_of_the_store_is_refused(self) -> None:
+        store = self.make_store()
+        for name in ("/etc/victim", "../victim", "folder/../../victim", "folder/..", ".."):
+            asked: list[Callable[[], object]] = [
+                partial(store.create, name, b"1"),
+                partial(store.replace, name, b"1"),
+                *(partial(ask, name) for ask in (store.read, store.exists, store.size, store.modified_ms, store.list, store.delete)),
+            ]
+            if isinstance(store, AppendingStore):
+                asked += [partial(store.open_to_append, name), partial(store.read_at, name, 0, 1)]
+            for ask in asked:
+                error = _raised(OutsideStoreError, ask)
+                assert repr(name) in str(error) and store.url in str(error)
+        store.create("folder/..a..", b"1")
+        assert store.list("folder") == ["..a.."]
 
     def test_a_store_says_where_it_lies(self) -> None:
         store = self.make_store()

@@ -7,7 +7,6 @@ files:
     forms           the forms of the JSON: each answer and each part of one, as TypedDicts
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
     batch_forms     the forms of batches, inputs and output operations; BatchRow, what is kept of many
-    error_text      the texts of errors as the page shows them, without secrets (pure)
     timeline        Timeline: the last hour in at most 600 buckets
     streaming_job_progress_listener  keeps what the page needs of batches, inputs and receivers, within bounds
     decisions       Decisions: what the driver has decided or met lately, each in a sentence

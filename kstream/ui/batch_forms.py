@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
-from kstream.ui.error_text import line_without_secrets, without_secrets
+from kstream.secret import line_without_secrets, without_secrets
 from kstream.ui.forms import (
     BatchDetailForm,
     BatchForm,

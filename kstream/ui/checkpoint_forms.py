@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from kstream.batch_time import Duration
-from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.driver_status import DriverStatus, StreamLag
 from kstream.checkpoint.history import LedgerEntry
 from kstream.checkpoint.sign_of_life import behind_without_driver, judge
 from kstream.connectors import PlannedRange
+from kstream.secret import line_without_secrets, without_secrets
 from kstream.ui.checkpoint_reader import KnownBatch, Snapshot
-from kstream.ui.error_text import line_without_secrets, without_secrets
 from kstream.ui.forms import (
     BatchDetailForm,
     BatchForm,
@@ -363,6 +363,7 @@ def lag(snapshot: Snapshot) -> list[LagForm]:
             "stream": found.stream,
             "description": found.description,
             "records": found.records,
+            "unplanned": found.unplanned,
             "seconds": None,
             "rateLimit": rates.get(found.stream),
             "topics": [],
@@ -410,8 +411,14 @@ def _losses_met(entries: Iterable[LedgerEntry]) -> list[DecisionForm]:
     return found
 
 
+def _limited(lag: StreamLag) -> str:
+    """Return the sentence about an input whose newest batch did not take all records. An older kstream has told only what it left."""
+    left = lag.records if lag.unplanned is None else lag.unplanned
+    return f"stream {lag.stream}: the newest batch is limited by {lag.limited_by}, {left:,} records are in no batch yet"
+
+
 def _of_status(snapshot: Snapshot) -> list[DecisionForm]:
-    """Return what the status record tells: an error that is of no batch, and why the last batch did not take all records."""
+    """Return what the status record tells: an error that is of no batch, and why the newest batch did not take all records."""
     status = _status(snapshot)
     if status is None:
         return []
@@ -419,7 +426,7 @@ def _of_status(snapshot: Snapshot) -> list[DecisionForm]:
         {
             "timeMs": status.written_ms,
             "kind": "limit",
-            "text": f"stream {each.stream}: the last batch is limited by {each.limited_by}, {each.records:,} records are in no batch yet",
+            "text": _limited(each),
             "batchTimeMs": None,
         }
         for each in status.lag

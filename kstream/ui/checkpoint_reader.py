@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import LogContents, format, names, read_log
+from kstream.checkpoint import LogContents, names, read_log
 from kstream.checkpoint.history import LedgerEntry, PastBatch, read_newest_entries, read_segment, segments
 from kstream.checkpoint.outcomes import Failure, failure_names, read_completion, read_failure
+from kstream.checkpoint.plan_log import epoch_taken_ms
 from kstream.checkpoint.reader import PlanKey
 from kstream.checkpoint.sign_of_life import Found, Sign, clock_ahead_ms, duration_text, find_driver
 from kstream.clock import Clock
@@ -205,17 +206,14 @@ class CheckpointReader:
         if sign is None or not self._ahead_ms or sign.status.ended is not None:
             return found
         said = f"the clock of this machine is {duration_text(self._ahead_ms)} ahead of the one that dates the records of {sign.status.host}"
-        corrected = Sign(sign.status, sign.modified_ms, sign.now_ms - self._ahead_ms)
+        corrected = replace(sign, now_ms=sign.now_ms - self._ahead_ms)
         return Found(corrected, found.epoch, [*found.skews, said])
 
     def _started_ms(self, driver: Found) -> int | None:
         """Return when the newest driver has started: by its sign of life, else when it took its epoch."""
         if driver.sign is not None and driver.sign.status.epoch == driver.epoch:
             return driver.sign.status.started_ms
-        if not driver.epoch:
-            return None
-        name = names.epoch(driver.epoch)
-        return int(format.decode("epoch", self._store.read(name), self._store.path(name))["at"])
+        return epoch_taken_ms(self._store, driver.epoch) if driver.epoch else None
 
 
 def _is_constant(name: str) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from kstream.clock import Clock, SystemClock
 from kstream.errors import CheckpointError, StorageError, one_line
+from kstream.secret import without_secrets
 from kstream.storage import FileStore
 from kstream.ui import checkpoint_forms as forms_of
 from kstream.ui.checkpoint_reader import CheckpointReader, KnownBatch, Snapshot
-from kstream.ui.error_text import without_secrets
 from kstream.ui.forms import (
     ApplicationForm,
     BatchDetailForm,

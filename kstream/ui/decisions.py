@@ -25,7 +25,7 @@ from kstream.listener import (
     StreamingListenerBatchSubmitted,
     StreamingListenerOutputOperationCompleted,
 )
-from kstream.ui.error_text import line_without_secrets
+from kstream.secret import line_without_secrets
 from kstream.ui.forms import DecisionForm, DecisionKind
 
 MOST = 200

@@ -9,18 +9,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches
+from kstream.batch import BatchInfo, LogLag, OutputOperationInfo, PendingBatches
 from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
 from kstream.conf import ENTRIES, Settings, text_of
-from kstream.metrics.log_lag import LogLag
 from kstream.scheduler.executor_allocation_policy import SCALING_DOWN_RATIO, SCALING_UP_RATIO, AllocationDecision, Scaling
-from kstream.secret import looks_secret
+from kstream.secret import looks_secret, without_secrets
 from kstream.ui.batch_forms import BatchRow, batch_form, detail_form, operation_form, planned_form, row_of, status_of
 from kstream.ui.decisions import Decision, Decisions
 from kstream.ui.driver_ledger import DriverLedger
-from kstream.ui.error_text import without_secrets
 from kstream.ui.forms import (
     SECRET,
     ApplicationForm,
@@ -55,12 +53,14 @@ class DriverFigures:
         pending: the batches that have not succeeded.
         allocations: the last decisions of executor allocation with their moments in milliseconds since the Unix epoch.
         rates: the rate of each input that back-pressure has computed last, by stream id.
+        lags: returns the lag of each input that reads logs, by stream id. It goes through partitions, so only who shows a lag calls it.
         error_policies: the errors policy of each input, by stream id.
     """
 
     pending: PendingBatches = field(default_factory=PendingBatches)
     allocations: Sequence[tuple[int, AllocationDecision]] = ()
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
+    lags: Callable[[], Mapping[int, LogLag]] = dict[int, LogLag]
     error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
@@ -130,7 +130,8 @@ class DriverSource:
 
     def statistics(self) -> StatisticsForm:
         """Return the figures at the head of the page. Asks nobody."""
-        status, pending, kept = self._status(), self._figures().pending, self._listener.kept()
+        status, figures, kept = self._status(), self._figures(), self._listener.kept()
+        pending, lags = figures.pending, figures.lags()
         state, sentence = _state(status)
         rows, interval = list(kept.rows.values()), status.interval
         active = sum(known.info.is_active for known in kept.receivers.values())
@@ -163,7 +164,7 @@ class DriverSource:
             "numHeldBatches": len(pending.held),
             "oldestUnfinishedMs": None if status.oldest_unfinished is None else status.oldest_unfinished.milliseconds,
             "secondsBehind": status.seconds_behind(status.written_ms),
-            "lagRecords": sum(lag.records for lag in kept.lags.values()) if kept.lags else None,
+            "lagRecords": sum(lag.records for lag in lags.values()) if lags else None,
             "lastError": _last_error(status),
             "sparkUiUrl": self._spark.url,
             "metricsUrl": status.metrics_url,
@@ -180,12 +181,9 @@ class DriverSource:
         ]
 
     def lag(self) -> Sequence[LagForm]:
-        """Return the lag of each input that reads logs, as of its newest plan. Asks nobody."""
-        kept, rates, now_ms = self._listener.kept(), self._figures().rates, self._status().written_ms
-        return [
-            _lag_form(number, kept.descriptions.get(number, ""), lag, rates.get(number), now_ms)
-            for number, lag in sorted(kept.lags.items())
-        ]
+        """Return the lag of each input that reads logs, up to the ends of the logs at its newest plan. Asks nobody."""
+        figures, now_ms = self._figures(), self._status().written_ms
+        return [_lag_form(number, lag, figures.rates.get(number), now_ms) for number, lag in sorted(figures.lags().items())]
 
     def decisions(self) -> Sequence[DecisionForm]:
         """Return the last decisions, warnings and errors, newest first."""
@@ -363,13 +361,13 @@ def _mean(values: Iterator[int | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _lag_form(number: int, description: str, lag: LogLag, rate: int | None, now_ms: int) -> LagForm:
+def _lag_form(number: int, lag: LogLag, rate: int | None, now_ms: int) -> LagForm:
     """Return the form of the lag of an input."""
-    latest, topics = lag.points[-1][1], dict[str, list[PartitionLagForm]]()
+    topics = dict[str, list[PartitionLagForm]]()
     records, seconds = 0, 0.0
     for one in lag.by_partition(now_ms):
         records, seconds = records + one.records, max(seconds, one.seconds)
-        offset, end = lag.planned[one.topic][one.partition], latest[one.topic][one.partition]
+        offset, end = lag.completed[one.topic][one.partition], lag.latest[one.topic][one.partition]
         topics.setdefault(one.topic, []).append(
             {"partition": one.partition, "offset": offset, "latest": end, "records": one.records, "seconds": one.seconds}
         )
@@ -377,7 +375,15 @@ def _lag_form(number: int, description: str, lag: LogLag, rate: int | None, now_
         {"topic": topic, "records": sum(each["records"] for each in found), "partitions": sorted(found, key=_partition_order)}
         for topic, found in sorted(topics.items())
     ]
-    return {"stream": number, "description": description, "records": records, "seconds": seconds, "rateLimit": rate, "topics": forms}
+    return {
+        "stream": number,
+        "description": lag.plan.description,
+        "records": records,
+        "unplanned": lag.unplanned,
+        "seconds": seconds,
+        "rateLimit": rate,
+        "topics": forms,
+    }
 
 
 def _partition_order(form: PartitionLagForm) -> tuple[int, str]:

@@ -240,8 +240,9 @@ class TopicLagForm(TypedDict):
 
 
 class LagForm(TypedDict):
-    """How far an input is behind the ends of its logs. `seconds`: for how long the oldest record has waited; None if it is not known.
+    """How far an input is behind the ends of its logs: the records after the last batch that has succeeded without a gap.
 
+    `unplanned`: those of them that no batch has. `seconds`: for how long the oldest record has waited. None if it is not known.
     `rateLimit`: the records a second that back-pressure allows now; None without back-pressure, before its first rate, and without a driver
     that lives.
     """
@@ -249,6 +250,7 @@ class LagForm(TypedDict):
     stream: int
     description: str
     records: int
+    unplanned: int | None
     seconds: float | None
     rateLimit: int | None
     topics: list[TopicLagForm]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo
-from kstream.batch_time import Time
 from kstream.listener import (
     StreamingListener,
     StreamingListenerBatchCompleted,
@@ -24,7 +23,6 @@ from kstream.listener import (
     StreamingListenerReceiverStarted,
     StreamingListenerReceiverStopped,
 )
-from kstream.metrics.log_lag import LogLag, lag_after
 from kstream.ui.batch_forms import BatchRow, row_of
 from kstream.ui.forms import TimelineForm
 from kstream.ui.timeline import Timeline
@@ -81,7 +79,6 @@ class Kept:
         completed: how often a batch has ended.
         processed: the records of the batches that have succeeded.
         received: the records of all batches that have started.
-        lags: the lag of each input that reads logs.
         descriptions: what each input reads.
         receivers: the receivers.
     """
@@ -93,7 +90,6 @@ class Kept:
     completed: int
     processed: int
     received: int
-    lags: Mapping[int, LogLag]
     descriptions: Mapping[int, str]
     receivers: Mapping[int, ReceiverHistory]
 
@@ -123,14 +119,8 @@ class StreamingJobProgressListener(StreamingListener):
         """Failed batches that are no longer in `_retained`."""
         self._timeline = Timeline(interval_ms)
         self._completed = self._processed = self._received = 0
-        self._lags: dict[int, LogLag] = {}
         self._descriptions: dict[int, str] = {}
-        self._before_ms: int | None = None
         self._receivers: dict[int, ReceiverHistory] = {}
-
-    def continues_after(self, time: Time | None) -> None:
-        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
-        self._before_ms = None if time is None else time.milliseconds
 
     def kept(self) -> Kept:
         """Return what is kept at this moment. Any thread; never blocks for long."""
@@ -143,7 +133,6 @@ class StreamingJobProgressListener(StreamingListener):
                 completed=self._completed,
                 processed=self._processed,
                 received=self._received,
-                lags=dict(self._lags),
                 descriptions=dict(self._descriptions),
                 receivers=dict(self._receivers),
             )
@@ -156,15 +145,12 @@ class StreamingJobProgressListener(StreamingListener):
     # -- batches
 
     def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
-        """Keep the facts of a batch until it ends, and the ends of its logs for the lag."""
+        """Keep the facts of a batch until it ends."""
         info = batchSubmitted.info
         with self._lock:
             self._active[info.batch_time.milliseconds] = ActiveBatch(info, info.outputs)
             for number, source in info.inputs.items():
                 self._descriptions[number] = source.progress.description
-                lag = lag_after(self._lags.get(number), source.progress, info.submission_ms, self._before_ms)
-                if lag is not None:
-                    self._lags[number] = lag
 
     def onBatchStarted(self, batchSubmitted: StreamingListenerBatchStarted) -> None:
         """Keep the facts of a batch with its scheduling delay, and count its records. (The parameter's name is pyspark's.)"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from kstream.batch_time import Duration, Time
+from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import Clock
 from kstream.conf import Settings
@@ -93,11 +93,6 @@ class UiSystem:
         self._warnings.start()
         self._server.start()
         logger.info("the page is at %s%s", self.url, f"?token={token}" if is_made else "")
-
-    def continues_after(self, time: Time | None) -> None:
-        """Note the newest batch of an earlier driver, before the first event; None if there was none."""
-        if self._listener is not None:
-            self._listener.continues_after(time)
 
     def stop(self) -> None:
         """Close the port and end its threads. Blocks for a moment. Does nothing before the start."""

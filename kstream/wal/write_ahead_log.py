@@ -80,16 +80,17 @@ def handle_to_json(handle: WriteAheadLogRecordHandle | None) -> Any:
         `[path, offset, length]` for a file-based log; None for None. For any other dataclass of JSON values, `{"class": …, "fields": {…}}`.
 
     Raises:
-        ConfigurationError: the handle is no dataclass, so it cannot be stored.
+        ConfigurationError: the handle is no dataclass, or no WriteAheadLogRecordHandle, so it cannot be stored.
     """
     if handle is None:
         return None
     if isinstance(handle, FileBasedWriteAheadLogSegment):
         return [handle.path, handle.offset, handle.length]
-    if not dataclasses.is_dataclass(handle):
+    kind: type = type(handle)
+    if not dataclasses.is_dataclass(handle) or not issubclass(kind, WriteAheadLogRecordHandle):
         raise ConfigurationError(
-            f"the write-ahead log's handle {handle!r} is no dataclass, so it cannot be stored: make {type(handle).__name__} a frozen "
-            "dataclass of JSON values",
+            f"the write-ahead log's handle {handle!r} is no dataclass, or no WriteAheadLogRecordHandle, so it cannot be stored: make "
+            f"{type(handle).__name__} a WriteAheadLogRecordHandle that is a frozen dataclass of JSON values",
             key="handle",
             value=handle,
         )
@@ -101,7 +102,7 @@ def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
     """Return the handle of JSON values: the inverse of `handle_to_json`.
 
     Raises:
-        NotRecoverableError: the class of the handle cannot be imported, or does not take the stored fields.
+        NotRecoverableError: the class of the handle cannot be imported, is none of a handle, or does not take the stored fields.
     """
     if stored is None:
         return None
@@ -110,6 +111,8 @@ def handle_of_json(stored: Any) -> WriteAheadLogRecordHandle | None:
     module, _, name = stored["class"].rpartition(".")
     try:
         cls: Any = getattr(importlib.import_module(module), name)
+        if not issubclass(cls, WriteAheadLogRecordHandle):  # whoever has written the record would choose what is called
+            raise TypeError(f"it is no {WriteAheadLogRecordHandle.__name__}")
         return cls(**stored["fields"])
     except (ImportError, AttributeError, TypeError) as e:
         raise NotRecoverableError(

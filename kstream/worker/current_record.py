@@ -17,14 +17,16 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import length_hint
-from typing import Any
+from typing import Any, TypeAlias
 
 Position = Callable[[], int]
 """Returns the position of the element that was handed out last; -1 before the first one."""
 RecordAt = Callable[[int], "CurrentRecord"]
 """Returns the record from which the element at a position was made."""
+Noted: TypeAlias = "tuple[Position, RecordAt] | None"
+"""How to find the current record; None while there is none."""
 
-_noted: tuple[Position, RecordAt] | None = None
+_noted: Noted = None
 _last: CurrentRecord | None = None
 _in_reader = False
 _abandoned = False
@@ -94,6 +96,14 @@ def note(position: Position, record_at: RecordAt) -> None:
     """Note how to find the current record, for readers that hand out no lists."""
     global _noted, _in_reader
     _noted, _in_reader = (position, record_at), False
+
+
+def put_back(noted: Noted) -> Noted:
+    """Let the current record be found in this way from now on, and return the way until now: for one reader within another."""
+    global _noted, _in_reader
+    before = _noted
+    _noted, _in_reader = noted, False
+    return before
 
 
 def note_decoding(position: int, record_at: RecordAt) -> None:

@@ -2,23 +2,30 @@
 
 PySpark 4 reports every exception of a task by `handle_worker_exception`, and 3.5 writes its text by `write_with_length`, which does nothing
 else in a worker. The hook takes their place in the module that runs the worker, once in a process. So it costs nothing for a record, and
-covers every function that the worker runs from then on.
+covers every function that the worker runs from then on. A second one keeps the daemon from printing that the JVM has closed a socket.
 """
 
 from __future__ import annotations
 
 import io
+import os
+import socket
 import struct
 import sys
+import traceback
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
+from kstream.public_call import frames_of_the_user
 from kstream.worker.current_record import CurrentRecord, current_record, is_decoding, last_record, was_abandoned
 from kstream.worker.pipeline import Failing, users_function, where_failed
-from kstream.worker.worker_failure import WorkerFailure, class_name, cut, message_of, pickled_exception
+from kstream.worker.record_errors import drop_letters_of_this_task
+from kstream.worker.worker_failure import KEY, WorkerFailure, class_name, cut, message_of, pickled_exception
 
 _WORKER_MODULES = ("pyspark.worker", "__main__")
 """Where the function is called: the module that the daemon imports, or that runs as a program where Spark forks no workers."""
+_DAEMON = "pyspark.daemon"
 _NAME = "handle_worker_exception"
 _NAME_3_5 = "write_with_length"
 _EXCEPTION_THROWN = struct.pack("!i", -2)
@@ -35,6 +42,29 @@ def install() -> None:
                 setattr(module, function, hook(original))
             if original is not None:
                 break
+    _silence_closed_sockets()
+
+
+def _silence_closed_sockets() -> None:
+    """Let PySpark's daemon, whose fork this worker is, print no traceback when the JVM has closed the socket of the worker.
+
+    The JVM does so at a stop, and when it kills a task. It knows why, and this worker ends.
+    """
+    daemon = sys.modules.get("__main__")
+    if getattr(getattr(daemon, "__spec__", None), "name", "") == _DAEMON and not isinstance(vars(daemon).get("traceback"), _Tracebacks):
+        setattr(daemon, "traceback", _Tracebacks())  # noqa: B010 – a module has no such attribute for pyright
+
+
+class _Tracebacks:
+    """Stands in for the module `traceback` in PySpark's daemon."""
+
+    def print_exc(self, *args: Any, **kwargs: Any) -> None:
+        """Print the exception that is being handled, unless it says that the JVM is gone."""
+        if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+            traceback.print_exc(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
 
 
 class _Hook:
@@ -45,6 +75,7 @@ class _Hook:
 
     def __call__(self, e: BaseException, outfile: Any, *args: Any, **kwargs: Any) -> None:
         """Report an exception as PySpark does, with a line about the failure. Called while the exception is being handled."""
+        drop_letters_of_this_task()
         reported = io.BytesIO()
         self._original(e, reported, *args, **kwargs)
         try:
@@ -62,6 +93,8 @@ class _TextHook:
     def __call__(self, obj: bytes, stream: Any) -> None:
         """Write a text as PySpark does, with a line about the exception that is being handled."""
         error = sys.exc_info()[1]
+        if error is not None:
+            drop_letters_of_this_task()
         self._original(obj if error is None else _text_with_line(obj, error), stream)
 
 
@@ -74,9 +107,10 @@ def _with_line(report: bytes, error: BaseException) -> bytes:
 
 
 def _text_with_line(text: bytes, error: BaseException) -> bytes:
-    """Return the text of an exception with the line of its failure."""
+    """Return the text of an exception with the line of its failure; without it in a worker of an application that has given no key."""
     try:
-        return text.rstrip(b"\n") + f"\n{failure_of(error).to_line()}\n".encode()
+        key = os.environ.get(KEY, "")
+        return text.rstrip(b"\n") + f"\n{failure_of(error).to_line(key)}\n".encode() if key else text
     except Exception:  # the user's error must reach the driver, whatever is wrong here
         return text
 
@@ -85,15 +119,17 @@ def failure_of(error: BaseException) -> WorkerFailure:
     """Return what is known of an exception that ends the task of this worker."""
     failing = where_failed(error.__traceback__)
     record, certain = _record_of(error, failing)
+    operator, function = _function_of(error, failing)
     return WorkerFailure(
         type=class_name(type(error)),
         message=message_of(error),
         record="" if record is None else cut(str(record)),
         certain=certain,
         timestamp=None if record is None else record.timestamp,
-        operator="" if failing is None or is_decoding() else failing.operator,
-        function="" if failing is None or is_decoding() else _line_of(users_function(failing.each)),
+        operator=operator,
+        function=function,
         pickled=pickled_exception(error),
+        worker=f"{socket.gethostname()}, {sys.executable}" if isinstance(error, ImportError) else "",
     )
 
 
@@ -111,7 +147,27 @@ def _record_of(error: BaseException, failing: Failing | None) -> tuple[CurrentRe
     return last, last is not None and was_abandoned() and failing.one_by_one
 
 
-def _line_of(func: Any) -> str:
-    """Return the file and the first line of a function; "" of one without."""
-    code = getattr(func, "__code__", None)
-    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+def _function_of(error: BaseException, failing: Failing | None) -> tuple[str, str]:
+    """Return the operation that failed, and the line of the user's function; "" for what is unknown.
+
+    A function of kstream or of PySpark may have called the user's: an update of a state, the reduce side of a shuffle. Then it is the
+    outermost function of the user in the traceback, with the line in it that failed.
+    """
+    if failing is None or is_decoding():
+        return "", ""
+    given = users_function(failing.each)
+    code = getattr(given, "__code__", None)
+    is_own = str(getattr(given, "__module__", "")).startswith(("kstream.", "kstream_kafka."))
+    operator = "" if is_own else failing.operator
+    if code is not None and not is_own:
+        return operator, f"{code.co_filename}:{code.co_firstlineno}"
+    called = next((entry for entry in frames_of_the_user(error.__traceback__) if not _is_pysparks(entry)), None)
+    if called is None:
+        return operator, ""
+    code = called.tb_frame.f_code
+    return operator or f"function {code.co_name}", f"{code.co_filename}:{called.tb_lineno}"
+
+
+def _is_pysparks(entry: TracebackType) -> bool:
+    """Return whether an entry of a traceback is of PySpark, which need not be installed where Python looks."""
+    return str(entry.tb_frame.f_globals.get("__name__", "")).startswith("pyspark.")

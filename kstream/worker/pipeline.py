@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-_READER = "WorkerRDD.__init__.<locals>.compute"
+_READERS = ("WorkerRDD.__init__.<locals>.compute", "behind_storage.<locals>.elements")
+"""kstream's functions that hand out elements and know the record of each."""
 _PIPELINE = "PipelinedRDD.__init__.<locals>.pipeline_func"
 _PARTITIONS = "RDD.mapPartitions.<locals>.func"
 _FOREACH_PARTITION = "RDD.foreachPartition.<locals>.func"
@@ -110,7 +111,7 @@ def where_failed(traceback: TracebackType | None) -> Failing | None:
     inner = frames[running + 1 :]
     depth, failed = _failed_stage(inner, stages)
     pickling = any(frame.f_code.co_name == "dumps" and _is_of(frame, "serializers") for frame in inner[depth:])
-    from_reader = stages[0].name == _READER
+    from_reader = stages[0].name in _READERS
     certain = from_reader and not pickling and all(stage.one_by_one for stage in stages[1 : failed + 1])
     stage = stages[failed]
     if pickling or failed == 0:

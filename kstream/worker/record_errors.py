@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeAlias
 
 from kstream.errors import KStreamError, TooManyRecordErrorsError
 from kstream.worker.current_record import CurrentRecord, current_record
-from kstream.worker.record_failure import LONGEST_MESSAGE, RecordFailure, Step, failure_of
-from kstream.worker.worker_failure import message_of
+from kstream.worker.record_failure import RecordFailure, Step, failure_of, told_message
+from kstream.worker.stored_letters import StoredLetters
 
 LEAST_RECORDS = 100
 """A batch of fewer records counts as one of this many. Otherwise one bad record of three would be too many."""
@@ -32,18 +32,18 @@ NOT_OF_A_RECORD = (KStreamError, MemoryError, ImportError, ConnectionError, Time
 ErrorKind: TypeAlias = tuple[str, str]
 """(operator, class of the exception): errors of one kind are counted together, and the first of a batch is logged."""
 KindCounts: TypeAlias = dict[ErrorKind, tuple[int, str]]
-"""Kind of error → (number of records, the first of them with its message)."""
+"""Kind of error → (number of records, the first of them with its message, in one line and without secrets)."""
 
 
 class DeadLetterWriter(Protocol):
     """Writes the dead letters of one task. One thread, that of the task."""
 
     def write(self, failure: RecordFailure) -> None:
-        """Write a record with its failure. May return before the record is stored. May block."""
+        """Write a record with its failure. It need not be stored before `flush`. May block."""
         ...
 
     def flush(self) -> None:
-        """Block until all written records are durable. KStreamError if one of them could not be stored."""
+        """Block until all written records are durable. KStreamError if one of them could not be stored. Called once, at the end."""
         ...
 
 
@@ -92,30 +92,37 @@ class ErrorsPolicy:
     Attributes:
         limit: the limit of the batch.
         dead_letters: where failed records go; None leaves them out.
+        stored_property: the name of Spark's local property with the letters of the batch that are stored already; see `stored_letters`.
     """
 
     limit: ErrorLimit
     dead_letters: DeadLetters | None = None
+    stored_property: str = ""
 
 
 class TaskErrors:
     """The record errors of one task. One thread, that of the task."""
 
-    def __init__(self, policy: ErrorsPolicy, task: int = -1) -> None:
+    def __init__(self, policy: ErrorsPolicy, task: int = -1, stored: Callable[[], StoredLetters] = dict) -> None:
         """Begin a task.
 
         Args:
             policy: the policy of the stream.
             task: the number of the task's partition.
+            stored: returns the dead letters of the batch that are stored already. Called for the first letter of the task.
         """
         self._policy = policy
         self._task = task
+        self._find_stored = stored
+        self._stored: StoredLetters | None = None
         self._writer: DeadLetterWriter | None = None
         self._last: CurrentRecord | None = None
         self.count = 0
         """How many records have failed."""
         self.kinds: KindCounts = {}
         """How many of them by the kind of their error."""
+        self.letters: StoredLetters = {}
+        """The dead letters that this task has written. They are stored when `flush` returns."""
 
     def tolerate(self, error: Exception, record: CurrentRecord, step: Step) -> None:
         """Note that a record is left out because of an error, and write it to the dead letters. May block.
@@ -141,21 +148,42 @@ class TaskErrors:
         if kind not in self.kinds and len(self.kinds) >= MOST_KINDS:
             kind = OTHER
         known, first = self.kinds.get(kind, (0, ""))
-        self.kinds[kind] = (known + 1, first or f"{record}: {message_of(error, LONGEST_MESSAGE)}")
+        self.kinds[kind] = (known + 1, first or f"{record}: {' '.join(told_message(error).split())}")
         if self._policy.limit.is_passed_by(self.count):
+            self.drop_letters()
             raise self._policy.limit.error(self.count, self.kinds) from error
-        if self._policy.dead_letters is not None:
-            if self._writer is None:
-                self._writer = self._policy.dead_letters.open(self._task)
-            self._writer.write(failure_of(error, record, step))
+        if self._policy.dead_letters is not None and _writes_letters:
+            self._write(self._policy.dead_letters, error, record, step)
+
+    def _write(self, dead_letters: DeadLetters, error: Exception, record: CurrentRecord, step: Step) -> None:
+        """Write the dead letter of a record, unless an earlier output of the batch has stored it. May block."""
+        if self._stored is None:
+            self._stored = self._find_stored()
+        origin = record.topic, record.partition, step.operator
+        if record.offset in self._stored.get(origin, ()):
+            return
+        if self._writer is None:
+            self._writer = dead_letters.open(self._task)
+        self._writer.write(failure_of(error, record, step))
+        if record.offset is not None:
+            self.letters.setdefault(origin, set()).add(record.offset)
+
+    def drop_letters(self) -> None:
+        """Drop the letters that are held: the task fails. Its reader, which is closed then, would store them."""
+        self._writer, self.letters = None, {}
 
     def flush(self) -> None:
-        """Block until the dead letters of this task are durable. KStreamError if one of them could not be stored."""
+        """Block until the dead letters of this task are durable; those of a task that has given up are dropped.
+
+        Raises:
+            KStreamError: a letter could not be stored.
+        """
         if self._writer is not None:
             self._writer.flush()
 
 
 _of_task: TaskErrors | None = None
+_writes_letters = True
 
 
 @contextmanager
@@ -168,6 +196,23 @@ def in_this_task(errors: TaskErrors) -> Generator[None]:
     finally:
         if _of_task is errors:  # a generator that was abandoned may end late, in the next task
             _of_task = None
+
+
+def drop_letters_of_this_task() -> None:
+    """Drop the dead letters that this task holds, because it fails: Spark drops its report, and its next attempt writes them."""
+    if _of_task is not None:
+        _of_task.drop_letters()
+
+
+@contextmanager
+def without_letters() -> Generator[None]:
+    """Write no dead letters during a `with` block, because the records are read once more. What fails is counted."""
+    global _writes_letters
+    _writes_letters = False
+    try:
+        yield
+    finally:
+        _writes_letters = True
 
 
 def leave_out_current(error: Exception, step: Step) -> None:

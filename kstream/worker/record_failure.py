@@ -1,5 +1,6 @@
 """The failure of one record in words: its place, its step, the exception and its stack trace. Pure.
 
+The words go into dead letters, which others read, and into the log. So they have no secret: the error of a sink may repeat its URL.
 Thousands of records may fail alike, and to format frames takes longer than to decode a record. So the text of each place is made once.
 """
 
@@ -11,11 +12,14 @@ from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import Any
 
+from kstream.secret import without_secrets
 from kstream.worker.current_record import CurrentRecord
-from kstream.worker.worker_failure import class_name, message_of
+from kstream.worker.worker_failure import class_name, cut, message_of
 
 LONGEST_MESSAGE = 500
 """The most characters of an exception's message."""
+_SEARCHED = 4 * LONGEST_MESSAGE
+"""The characters of a message that are searched for secrets. What is cut here is far behind what is told."""
 LONGEST_STACK = 4000
 """The most characters of a stack trace; its end is kept."""
 MOST_FRAMES = 30
@@ -52,8 +56,8 @@ class RecordFailure:
         record: the record as its source gave it, with its place.
         step: the step in which it failed.
         exception: the class of the exception, with its module.
-        message: the exception's message, cut to LONGEST_MESSAGE.
-        stacktrace: its stack trace without kstream's own frames, cut to LONGEST_STACK.
+        message: the exception's message without secrets, cut to LONGEST_MESSAGE.
+        stacktrace: its stack trace without secrets and without kstream's own frames, cut to LONGEST_STACK.
     """
 
     record: CurrentRecord
@@ -71,7 +75,12 @@ def failure_of(error: Exception, record: CurrentRecord, step: Step) -> RecordFai
         record: the record.
         step: the step in which it failed.
     """
-    return RecordFailure(record, step, class_name(type(error)), message_of(error, LONGEST_MESSAGE), _stack_trace(error)[-LONGEST_STACK:])
+    return RecordFailure(record, step, class_name(type(error)), told_message(error), _stack_trace(error)[-LONGEST_STACK:])
+
+
+def told_message(error: BaseException) -> str:
+    """Return an exception's message without secrets, cut to LONGEST_MESSAGE."""
+    return cut(without_secrets(message_of(error, _SEARCHED)), LONGEST_MESSAGE)
 
 
 def name_of(function: Any) -> str:
@@ -87,8 +96,7 @@ def _stack_trace(error: BaseException, depth: int = 3) -> str:
     before = ""
     if cause is not None and depth > 0:
         before = f"{_stack_trace(cause, depth - 1)}\n{_CAUSED if error.__cause__ else _HANDLING}:\n\n"
-    message = message_of(error, LONGEST_MESSAGE)
-    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {message}\n"
+    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {told_message(error)}\n"
 
 
 def _frames(trace: TracebackType | None) -> str:
@@ -103,7 +111,7 @@ def _frames(trace: TracebackType | None) -> str:
         if len(_known_frames) >= _MOST_KNOWN:
             _known_frames.clear()
         lines = [traceback.FrameSummary(code.co_filename, line, code.co_name) for code, line in key]
-        _known_frames[key] = "".join(traceback.format_list(lines))
+        _known_frames[key] = without_secrets("".join(traceback.format_list(lines)))
     return _known_frames[key]
 
 

@@ -1,7 +1,10 @@
 """WorkerFailure: what a worker knows of the exception that ends its task, in the text that Spark carries to the driver.
 
-Spark carries an exception of a Python worker as text alone. So the worker adds one line to that text, `kstream-failure: {JSON}`, and the
-driver takes it out again: the record, the operator, and the exception itself, so that the driver can raise it once more.
+Spark carries an exception of a Python worker as text alone. So the worker adds one line to that text, `kstream-failure: SIGNATURE {JSON}`,
+and the driver takes it out again: the record, the operator, and the exception itself, so that the driver can raise it once more.
+
+The driver loads the pickled exception. So it believes only a line that is signed with a key of its own, which its workers have in their
+environment: the message of an exception may have any text, also that of a record with such a line.
 
 An exception is pickled with its classes by name. A class of the user's main program is `__main__.BadOrder` on both sides; pickle would not
 find it in the worker, and cloudpickle would send the driver another class of the same name, which no `except` clause matches.
@@ -11,20 +14,29 @@ from __future__ import annotations
 
 import base64
 import builtins
+import hmac
 import importlib
 import io
 import json
 import pickle
+import re
 from ast import literal_eval
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kstream.errors import BEGIN, last_exception
+
+KEY = "KSTREAM_FAILURE_KEY"
+"""The variable of the environment in which a worker has the key of the application."""
 MARK = "kstream-failure: "
 """The line of a failure begins so."""
 MOST_PICKLED = 4096
 """The most bytes of a pickled exception. Spark keeps the text of an error several times."""
 MOST_TEXT = 1000
 """The most characters of any text in the line."""
+
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>[^\n]+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +50,12 @@ class WorkerFailure:
         certain: whether the exception is of this record. Otherwise it is the last one that was handed out, and the user's function may have
             worked on an earlier one.
         timestamp: the timestamp of the record, in ms since the epoch; None if it has none.
-        operator: the operation of the RDD whose function failed, such as `map`; "" if unknown.
-        function: the file and the first line of the user's function given to the operator, as `file:line`; "" if unknown.
+        operator: the operation of the RDD whose function failed, such as `map`; `function NAME` for a function of the user that kstream
+            calls, such as one that updates a state; "" if unknown.
+        function: the file and the first line of the user's function, as `file:line`; the line that failed, if kstream calls it; "" if
+            unknown.
         pickled: the exception, see `pickled_exception`; "" if it cannot be pickled or is too large.
+        worker: the host and the Python of the worker, in words, for an import that failed; "" for other failures.
     """
 
     type: str
@@ -51,22 +66,43 @@ class WorkerFailure:
     operator: str = ""
     function: str = ""
     pickled: str = ""
+    worker: str = ""
 
-    def to_line(self) -> str:
-        """Return the line for the text of the error."""
-        return MARK + json.dumps({key: value for key, value in asdict(self).items() if value not in ("", None, False)})
+    @property
+    def raised(self) -> str:
+        """The type and the message, as a traceback has them."""
+        name = self.type.removeprefix("__main__.")
+        return f"{name}: {self.message}" if self.message.strip() else name
+
+    def to_line(self, key: str) -> str:
+        """Return the line for the text of the error, signed with the key of the application."""
+        values = json.dumps({name: value for name, value in asdict(self).items() if value not in ("", None, False)})
+        return f"{MARK}{_signature(key, values)} {values}"
 
 
-def failure_in(text: str) -> WorkerFailure | None:
-    """Return the failure whose line is in the text of an error of Spark. None if there is none, or if the line was cut."""
-    _, found, rest = text.partition(MARK)
-    if not found:
-        return None
-    try:
-        values, _ = json.JSONDecoder().raw_decode(rest)
-        return WorkerFailure(**values)
-    except (ValueError, TypeError):
-        return None
+def failure_in(text: str, key: str) -> WorkerFailure | None:
+    """Return the failure whose line is in the text of an error of Spark. None if there is none, or if the line was cut.
+
+    Args:
+        text: the text. The message of the exception is in it, which may have a line that looks like one.
+        key: the key with which the line must be signed; "" finds none.
+    """
+    for line in reversed(text.split("\n")) if key else ():
+        signature, _, rest = line.removeprefix(MARK).partition(" ")
+        if not line.startswith(MARK):
+            continue
+        try:
+            values, end = json.JSONDecoder().raw_decode(rest)
+            if hmac.compare_digest(signature.encode(), _signature(key, rest[:end]).encode()):
+                return WorkerFailure(**values)
+        except (ValueError, TypeError):
+            continue
+    return None
+
+
+def _signature(key: str, values: str) -> str:
+    """Return the signature of the values of a line."""
+    return hmac.new(key.encode(), values.encode(), "sha256").hexdigest()
 
 
 def cut(text: str, most: int = MOST_TEXT) -> str:
@@ -106,13 +142,17 @@ def pickled_exception(error: BaseException) -> str:
 
 
 def failure_of_traceback(traceback: str) -> WorkerFailure | None:
-    """Return what the text of a traceback says of its last exception, for a worker that has added no line. None if it says nothing."""
-    lines = traceback.split("\n")
-    ends = [i for i in range(1, len(lines)) if lines[i - 1].startswith("  ") and lines[i][:1].strip()]
-    if not ends:
+    """Return what the text of a traceback says of its last exception, for a worker that has added no line. None if it says nothing.
+
+    Args:
+        traceback: with frames of the user's functions only. The outermost one is named.
+    """
+    type_name, _, message = last_exception(traceback).partition(": ")
+    if not all(part.isidentifier() for part in type_name.split(".")):
         return None
-    type_name, _, message = "\n".join(lines[ends[-1] :]).rstrip().partition(": ")
-    return WorkerFailure(type_name, cut(message)) if all(part.isidentifier() for part in type_name.split(".")) else None
+    called = _FRAME.search(traceback, traceback.rfind(f"{BEGIN}\n") + 1)
+    operator, function = ("", "") if called is None else (f"function {called['name']}", f"{called['file']}:{called['line']}")
+    return WorkerFailure(type_name, cut(message), operator=operator, function=function)
 
 
 def rebuilt_exception(failure: WorkerFailure) -> Exception | None:

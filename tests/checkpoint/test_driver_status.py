@@ -63,15 +63,34 @@ def test_the_bytes_and_the_name_of_a_status(status: DriverStatus, stored: bytes)
     assert read_status(files) == status
 
 
-def test_record_errors_and_the_addresses_of_metrics_and_page_are_stored_only_if_there_are_any() -> None:
+def test_the_error_of_a_state_that_cannot_be_written_is_stored_only_while_there_is_one() -> None:
+    files = store()
+    write_status(files, replace(NEW, state_error="OSError: no space left"))
+    assert b'"state_error":"OSError: no space left"' in files.read("status/000003")
+    assert read_status(files) == replace(NEW, state_error="OSError: no space left")
+    write_status(files, NEW)
+    assert b"state_error" not in files.read("status/000003")
+
+
+def test_record_errors_the_addresses_of_metrics_and_page_and_the_process_are_stored_only_if_there_are_any() -> None:
     files = store()
     metrics, page = "http://127.0.0.1:9404/metrics", "http://127.0.0.1:4050/"
-    status = replace(NEW, recent=(BatchFigures(Time(1000), 10, 2, 500, record_errors=3),), metrics_url=metrics, ui_url=page)
+    recent = (BatchFigures(Time(1000), 10, 2, 500, record_errors=3),)
+    status = replace(NEW, recent=recent, metrics_url=metrics, ui_url=page, process="a-boot pid:[1] 7")
     write_status(files, status)
     stored = files.read("status/000003")
     assert b'"record_errors":3' in stored and b'"metrics":"http://127.0.0.1:9404/metrics"' in stored
-    assert b'"page":"http://127.0.0.1:4050/"' in stored
+    assert b'"page":"http://127.0.0.1:4050/"' in stored and b'"process":"a-boot pid:[1] 7"' in stored
     assert read_status(files) == status
+
+
+def test_a_supervisor_is_stored_only_if_there_is_one() -> None:
+    files = store()
+    write_status(files, replace(NEW, supervised=True))
+    assert b'"supervised":true' in files.read("status/000003")
+    assert read_status(files) == replace(NEW, supervised=True)
+    write_status(files, NEW)
+    assert b"supervised" not in files.read("status/000003")
 
 
 def test_the_limit_of_a_lag_is_stored_only_if_there_is_one() -> None:
@@ -80,6 +99,14 @@ def test_the_limit_of_a_lag_is_stored_only_if_there_is_one() -> None:
     write_status(files, limited)
     assert b'{"description":"Kafka[t]","limited_by":"backpressure","records":17,"stream":0}' in files.read("status/000003")
     assert read_status(files) == limited
+
+
+def test_what_is_unplanned_of_a_lag_and_when_it_was_measured_are_stored_and_an_older_record_lacks_them() -> None:
+    files = store()
+    known = replace(NEW, lag=(StreamLag(0, "Kafka[t]", 17, unplanned=5, at_ms=1000),))
+    write_status(files, known)
+    assert b'{"at":1000,"description":"Kafka[t]","records":17,"stream":0,"unplanned":5}' in files.read("status/000003")
+    assert read_status(files) == known
 
 
 def test_the_rates_of_back_pressure_are_stored_only_if_there_are_any() -> None:

@@ -62,9 +62,11 @@ def test_fewer_plans_than_a_segment_wait(store: MemoryFileStore) -> None:
     assert store.list("history") == [] and len(store.list("plans")) == 4
 
 
-def test_what_is_older_than_the_history_is_to_reach_back_is_deleted(store: MemoryFileStore) -> None:
-    run(PlanLog(store, 1, keep_history=Duration(5000)), range(1, 21))
-    assert times(read_history(store))[0] == 13  # 18 is the newest packed, 13 is 5 s before, its segment begins with it
+@pytest.mark.parametrize(("seconds", "oldest"), [(5, 13), (4, 13), (3, 13), (2, 16)])
+def test_what_is_older_than_the_history_is_to_reach_back_is_deleted(store: MemoryFileStore, seconds: int, oldest: int) -> None:
+    """18 is the newest packed. A segment stays as long as its last batch is to be kept: 13 to 15 up to three seconds."""
+    run(PlanLog(store, 1, keep_history=Duration(seconds * 1000)), range(1, 21))
+    assert times(read_history(store))[0] == oldest
 
 
 def test_without_a_history_old_plans_are_gone(store: MemoryFileStore) -> None:

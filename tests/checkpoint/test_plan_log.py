@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +14,9 @@ from kstream.batch import BatchPlan
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, names, read_log
+from kstream.checkpoint.outcomes import read_failure
 from kstream.errors import AlreadyExistsError, PlanFailedError, StorageError
-from kstream.storage import MemoryFileStore
+from kstream.storage import LocalFileStore, MemoryFileStore
 from tests.stores import CountingStore, FaultyStore
 
 
@@ -60,6 +64,19 @@ def test_a_plan_is_removed_before_its_completion(store: MemoryFileStore) -> None
     log.clean(RequiredBatches(Time(1000)))
     key = names.key(Time(1000), 1)
     assert [(verb, name) for verb, name, _ in counting.take()] == [("delete", f"plans/{key}"), ("delete", f"done/{key}")]
+
+
+def test_the_record_of_a_failure_goes_with_its_plan(store: MemoryFileStore) -> None:
+    """The batch has failed under this driver, and has succeeded at a later try."""
+    log = PlanLog(store, 1)
+    for time in range(1000, 6000, 1000):
+        log.write_plan(plan(time))
+        if time in (1000, 4000):
+            log.fail(Time(time), 1, 0, "boom")
+        log.complete(Time(time), 1, 0)
+    assert kept(store, "failed") == [1000, 4000]
+    log.clean(RequiredBatches(Time(3000)))
+    assert kept(store) == [4000, 5000] and kept(store, "failed") == [4000]
 
 
 def test_clean_keeps_what_an_unfinished_batch_requires(store: MemoryFileStore) -> None:
@@ -193,3 +210,27 @@ def test_a_completion_that_comes_late_hides_no_newer_plan(store: MemoryFileStore
     log.complete(Time(1000), 1, 0)
     contents = read_log(store)
     assert (contents.last_planned, contents.pending, sorted(contents.done)) == (Time(3000), [Time(3000)], [Time(1000), Time(2000)])
+
+
+def test_only_its_owner_may_read_why_a_batch_has_failed(tmp_path: Path) -> None:
+    log = PlanLog(LocalFileStore(tmp_path), 1)
+    log.fail(Time(1000), 1, 5, "boom")
+    log.complete(Time(2000), 1, 5)
+    (failed,), (done,) = (list((tmp_path / folder).iterdir()) for folder in ("failed", "done"))
+    assert failed.stat().st_mode & 0o777 == 0o600 and done.stat().st_mode & 0o044
+
+
+def test_for_another_user_there_is_no_reason(store: MemoryFileStore) -> None:
+    PlanLog(store, 1).fail(Time(1000), 1, 5, "boom")
+    name = names.failed(Time(1000), 1, 1)
+    found = read_failure(store, name)
+    assert found is not None and found.reason == "boom"
+    for number, raises in ((errno.EACCES, False), (errno.EIO, True)):
+        refusing = FaultyStore(store)
+
+        def fault(_verb: str, name: str, number: int = number) -> None:
+            raise StorageError(f"cannot read {name}", path=name, errno=number)
+
+        refusing.fault = fault
+        with pytest.raises(StorageError) if raises else nullcontext():
+            assert read_failure(refusing, name) is None

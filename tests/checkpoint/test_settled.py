@@ -337,6 +337,25 @@ def test_a_clean_up_that_failed_half_way_is_gone_on_with(store: MemoryFileStore)
     assert plans(store) == [2, 28, 29] and intervals(store) == [(2, 27)]
 
 
+def test_an_interval_that_a_crash_left_with_its_plans_is_joined_by_the_next_one(store: MemoryFileStore) -> None:
+    """Driver after driver dies when its interval is stored and none of its plans is removed."""
+    faulty, number = FaultyStore(store), 12
+    writer = Writer(faulty, [2]).run(range(1, number + 1), clean=False)
+    for _ in range(4):
+        last, number = number, number + AT_ONCE
+        writer.run(range(last + 1, number + 1), clean=False)
+        faulty.fault = lambda verb, name: "before" if (verb, name) == ("delete", names.plan(at(3), 1)) else None
+        with pytest.raises(StorageError):
+            writer.clean(number)
+        assert plans(store) == list(range(2, number + 1)), "none above the failed batch is removed"
+        assert intervals(store) == [(2, number - 2)]
+        faulty.fault = lambda _verb, _name: None
+        writer = Writer(faulty)
+    writer.clean(number)
+    assert plans(store) == [2, number - 1, number] and intervals(store) == [(2, number - 2)]
+    assert read_log(store).pending == [at(2)] and gaps(read_log(store)) == []
+
+
 # -- reading
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta
-from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, StreamLag
 from kstream.checkpoint.sign_of_life import SKEW_MS, Sign, behind_without_driver, clock_ahead_ms, judge
 
 STATUS = DriverStatus("orders", 1, "host-1", 1, 0, 1_000_000, Duration(1000), last_planned=Time(1_000_000))
@@ -37,11 +37,36 @@ def test_a_record_that_was_renewed_between_two_looks_is_younger_than_the_time_be
 
 
 def test_a_driver_is_judged_by_failures_first_and_delays_second() -> None:
-    assert judge(STATUS) == ("well", "well: batches succeed, and none is late")
+    assert judge(STATUS) == ("well", "well: no batch has ended yet, and none is late")
+    some = replace(STATUS, recent=[BatchFigures(Time(999_000), 500, 0, 250)])
+    assert judge(some) == ("well", "well: batches succeed, and none is late")
     late = replace(STATUS, unfinished=1, oldest_unfinished=Time(940_000))
     assert judge(late) == ("behind", "behind: the oldest batch has been due for 60 s, longer than 30 s")
     assert judge(late, 100)[0] == "well"
+    assert judge(replace(STATUS, state_error="OSError: no space left")) == (
+        "failing",
+        "failing: the state cannot be written, and each batch tries it again: OSError: no space left",
+    )
     assert judge(replace(late, failed=2)) == ("failing", "failing: 2 batches failed")
+
+
+def test_a_driver_that_catches_up_says_how_far_it_is_behind() -> None:
+    """`none is late` beside fourteen late batches was seen."""
+    recent, lag = [BatchFigures(Time(989_000), 500, 0, 250)], [StreamLag(0, "Kafka[t]", 8000)]
+    late = replace(
+        STATUS,
+        last_planned=Time(990_000),
+        unfinished=1,
+        oldest_unfinished=Time(990_000),
+        lag=lag,
+        recent=recent,
+    )
+    assert judge(late) == ("well", "well: batches succeed. It catches up, 11 batches and 8,000 records behind, about 4 s")
+    assert judge(late, 5)[1] == (
+        "behind: the oldest batch has been due for 10 s, longer than 5 s. It catches up, 11 batches and 8,000 records behind, about 4 s"
+    )
+    on_time = replace(STATUS, recent=recent, last_planned=Time(999_000), unfinished=1, oldest_unfinished=Time(999_000))
+    assert judge(on_time)[1] == "well: batches succeed, and none is late"
 
 
 def test_without_a_driver_all_batches_since_the_oldest_pending_one_are_late() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,9 @@ from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log
 from kstream.checkpoint.reader import write_meta
-from kstream.checkpoint.state_log import StoredStates, newest_states, read_states, set_aside, stored_states
-from kstream.errors import CorruptRecordError
-from kstream.storage import MemoryFileStore
+from kstream.checkpoint.state_log import StoredStates, forget_gone, newest_states, read_states, set_aside, stored_states
+from kstream.errors import CorruptRecordError, OutsideStoreError
+from kstream.storage import LocalFileStore, MemoryFileStore
 from tests.stores import CountingStore
 
 STATES = {
@@ -156,3 +157,13 @@ def test_a_log_without_state_costs_one_listing_more(store: MemoryFileStore) -> N
     contents = read_log(store)
     assert read_states(counting, contents, wanted=False) == StoredStates({}, {}, (), ())
     assert counting.take() == [("list", "state", 0)]
+
+
+def test_no_file_outside_of_the_checkpoint_is_deleted_whatever_a_record_names(tmp_path: Path) -> None:
+    victims = [tmp_path / "victim", tmp_path / "victim2"]
+    for victim in victims:
+        victim.write_bytes(b"not of the checkpoint")
+    for name in (str(victims[0]), "../victim2", "state/../../victim2"):
+        with pytest.raises(OutsideStoreError, match="leads out of"):
+            forget_gone(LocalFileStore(tmp_path / "checkpoint"), [3], [StateCheckpoint(Time(1000), (name,))])
+    assert [victim.read_bytes() for victim in victims] == [b"not of the checkpoint"] * 2

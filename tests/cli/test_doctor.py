@@ -20,9 +20,10 @@ from kstream.cli import main
 from kstream.cli.checks import Check, Verdict, clock_check, java_check, judge_disk, store_checks, versions_check, versions_here
 from kstream.cli.doctor import code_of
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.spark_checks import executors_checks, judge_executors
+from kstream.cli.spark_checks import executors_checks, judge_answers, judge_executors
 from kstream.errors import StorageError, UnsupportedStoreError
-from kstream.storage import LocalFileStore, MemoryFileStore, open_store
+from kstream.spark.executor_questions import ExecutorQuestions
+from kstream.storage import LocalFileStore, MemoryFileStore, StorePlace, open_store
 
 HERE = {"python": "3.11.7", "kstream": "0.1.0", "pyspark": "4.1.1", "pyarrow": "22.0.0", "confluent-kafka": "2.12.2"}
 
@@ -46,7 +47,7 @@ def test_a_checkpoint_where_all_is_well_is_exit_code_0_and_is_left_as_it_was(tmp
     assert result.exit_code == ReadingCode.WELL, result.output
     assert f"ok:          checkpoint: {tmp_path}" in result.output.splitlines()
     assert "ok:          store: create-if-absent, read, list and delete work" in result.output.splitlines()
-    assert result.output.splitlines()[-1] == "all is well, as far as it was checked"
+    assert result.output.splitlines()[-1] == "all is well; not checked: clock of the driver, executors"
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -77,7 +78,9 @@ def test_the_command_works_as_it_is_typed_without_a_path_and_imports_no_pyspark(
     code = "import sys\nfrom kstream.cli import main\ntry:\n    main(['doctor'])\nfinally:\n    assert 'pyspark' not in sys.modules\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == ReadingCode.WELL, done.stderr
-    assert [line.split(": ")[1].strip() for line in done.stdout.splitlines()[:-1]] == ["java", "versions", "executors"]
+    *checks, last = done.stdout.splitlines()
+    assert [line.split(": ")[1].strip() for line in checks] == ["java", "versions", "checkpoint", "executors"]
+    assert last == "all is well; not checked: checkpoint, executors"
 
 
 def test_no_java_fails_with_the_ways_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +107,9 @@ class Refusing(MemoryFileStore):
         if self.refused == what:
             raise StorageError(f"{what} refused", path=self.url)
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         self._check("create")
-        super().create(name, data)
+        super().create(name, data, private=private)
 
     def list(self, folder: str = "") -> list[str]:
         self._check("list")
@@ -208,6 +211,33 @@ def test_one_job_reads_the_versions_on_the_executors(sc: SparkContext) -> None:
     assert other.verdict is Verdict.FAILED and f"has kstream {here['kstream']}, the driver 9.9" in other.seen
 
 
+def test_each_executor_tells_whether_it_reaches_the_checkpoint_and_the_brokers() -> None:
+    told = [("host-1", HERE, [("checkpoint", ""), ("stream 0", "")]), ("host-2", HERE, [("checkpoint", "is not there"), ("stream 0", "")])]
+    of_checkpoint, of_brokers = judge_answers(told, has_state=True)
+    assert (of_checkpoint.name, of_checkpoint.verdict, of_checkpoint.seen) == (
+        "executors, checkpoint",
+        Verdict.FAILED,
+        "host-2: is not there",
+    )
+    assert "all machines mount" in of_checkpoint.remedy and "spark.executorEnv" in of_checkpoint.remedy
+    assert (of_brokers.name, of_brokers.verdict, of_brokers.remedy) == ("executors, stream 0", Verdict.OK, "")
+    assert judge_answers(told, has_state=False)[0].verdict is Verdict.WARNING, "only state is written by executors"
+    (away,) = judge_answers([("host-1", HERE, [("stream 0", "brokers: no answer")])], has_state=False)
+    assert away.verdict is Verdict.FAILED and away.seen == "host-1: brokers: no answer" and "advertise" in away.remedy
+
+
+def test_an_executor_without_kstream_has_told_its_versions_and_nothing_else(sc: SparkContext) -> None:
+    nothing = executors_checks(versions_here(), sc, ExecutorQuestions())
+    assert [check.name for check in nothing] == ["executors", "unix sockets"]
+
+
+def test_an_executor_finds_the_file_of_the_driver_in_the_checkpoint_and_leaves_none(sc: SparkContext, tmp_path: Path) -> None:
+    (tmp_path / "probe-1").write_bytes(b"probe")
+    questions = ExecutorQuestions(StorePlace(str(tmp_path)), "probe-1")
+    assert named(executors_checks(versions_here(), sc, questions), "executors, checkpoint").verdict is Verdict.OK
+    assert [path.name for path in tmp_path.iterdir()] == ["probe-1"]
+
+
 class ForOneWriter(MemoryFileStore):
     """A store whose server refuses to create a file only if it is absent, as a start finds out."""
 
@@ -215,7 +245,7 @@ class ForOneWriter(MemoryFileStore):
         if not single_writer:
             raise UnsupportedStoreError("the server refuses If-None-Match", path=self.url)
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         raise UnsupportedStoreError("the server refuses If-None-Match", path=self.url)
 
 

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kstream_kafka import ConsumerStrategies, KafkaUtils, LocationStrategies
+from kstream_kafka.errors import (
+    AuthenticationFailedError,
+    BrokerUnreachableError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NotAuthorizedError,
+    TlsFailedError,
+    UnknownTopicError,
+)
 
-from kstream.cli.driver import End, end_of
+from kstream import StateSpec
+from kstream.batch import BatchPlan
+from kstream.batch_time import Duration, Time
+from kstream.checkpoint import Meta, PlanLog
+from kstream.checkpoint.reader import write_meta
+from kstream.cli.driver import End, _has_run, end_of
 from kstream.cli.exit_codes import ReadingCode, RunCode
+from kstream.dstream.node import check_same_slide
 from kstream.errors import (
     CheckpointError,
     ConfigurationError,
@@ -27,6 +46,7 @@ from kstream.errors import (
     add_note,
 )
 from kstream.public_call import refused
+from kstream.storage import LocalFileStore
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "deployment.md"
 MONITORING = PAGE.with_name("monitoring.md")
@@ -83,6 +103,73 @@ def test_a_status_of_a_process_has_a_meaning(status: int, code: RunCode) -> None
 def test_an_error_before_the_context_has_started_has_its_code(error: Exception, code: RunCode) -> None:
     end = end_of(error, started=False, jvm_ended=False)
     assert end.code is code and "\n" not in end.reason and end.reason
+
+
+REFUSALS: list[KafkaError] = [
+    TlsFailedError("k:9092", "SSL", "", "the listener speaks plain text", "Set security.protocol=PLAINTEXT."),
+    AuthenticationFailedError("k:9092", "SASL_SSL", "PLAIN", "invalid credentials", "Check sasl.password."),
+    NotAuthorizedError("k:9092", "DESCRIBE", "topic", "orders", "Topic authorization failed"),
+    UnknownTopicError(["orders"], 3, 3000),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_what_brokers_refuse_to_a_job_that_never_ran_is_final(error: KafkaError) -> None:
+    assert end_of(error, started=False, jvm_ended=False).code is RunCode.CONFIGURATION
+    assert end_of(pickle.loads(pickle.dumps(error)), started=False, jvm_ended=False).code is RunCode.CONFIGURATION
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_what_brokers_refuse_to_a_job_that_ran_may_pass_and_is_tried_again(error: KafkaError) -> None:
+    """While secrets are replaced, and while a cluster starts."""
+    assert end_of(error, started=False, jvm_ended=False, has_run=lambda: True).code is RunCode.FAILED
+    assert end_of(error, started=True, jvm_ended=False).code is RunCode.FAILED_BATCH
+
+
+def test_a_job_has_run_if_its_checkpoint_has_a_plan_or_if_nobody_can_tell(tmp_path: Path) -> None:
+    """Also if a new supervisor starts it: a machine may be started again while a password is replaced."""
+    assert not _has_run(str(tmp_path))
+    store = LocalFileStore(tmp_path)
+    write_meta(store, Meta(Time(0), Duration(1000)))
+    assert not _has_run(str(tmp_path))
+    PlanLog(store, 1).write_plan(BatchPlan(Time(1000), 1, "n", {}, {}, Time(0)))
+    assert _has_run(str(tmp_path))
+    assert _has_run("no-such-scheme://x")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BrokerUnreachableError("k:9092", 15_000, "Failed to resolve 'k:9092'"),
+        LeaderNotAvailableError({("orders", 0): "no leader"}, 1),
+        AuthenticationFailedError("k:9092", "SASL_SSL", "OAUTHBEARER", "oauth_cb gave no token: OSError: away", "It has to return it."),
+    ],
+)
+def test_a_broker_or_a_server_of_tokens_that_is_away_is_tried_again(error: KafkaError) -> None:
+    assert end_of(error, started=False, jvm_ended=False).code is RunCode.FAILED
+
+
+NO_CONTEXT: Any = None
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: KafkaUtils.createDirectStream(NO_CONTEXT, "orders", {}), "topics should be list, it is 'orders'. Give a list of names"),
+        (lambda: KafkaUtils.createDirectStream(NO_CONTEXT, ["orders"], "k:9092"), "kafkaParams should be dict"),
+        (lambda: ConsumerStrategies.Subscribe("orders", {}), "topics should be a collection of names, it is 'orders'"),
+        (lambda: KafkaUtils.createDirectStream(NO_CONTEXT, LocationStrategies.PreferConsistent, {}), "after a LocationStrategy comes"),
+        (lambda: KafkaUtils.createRDD(NO_CONTEXT, {}, ["orders"]), "offsetRanges should be list of OffsetRange"),
+        (lambda: StateSpec.function(lambda key, value, state: None).numPartitions(0), "a state needs one partition or more"),
+        (lambda: StateSpec.function(lambda key, value, state: None).timeout(0), "the timeout of a state must be above zero"),
+        (lambda: check_same_slide([]), "needs at least one stream"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_or_value_in_setup_is_final(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    end = end_of(caught.value, started=False, jvm_ended=False, has_run=lambda: True)
+    assert end.code is RunCode.CONFIGURATION and said in end.reason and __file__ in end.reason
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,14 @@ def test_every_loss_is_shown_with_its_batch_its_offsets_and_its_cause(tmp_path: 
     }
 
 
+def test_a_loss_of_an_input_with_other_partitions_is_told_as_it_is(tmp_path: Path) -> None:
+    """Its partitions have the name of Kafka's, and other types."""
+    log = checkpoint(tmp_path)
+    log.complete(AT, log.epoch, ZERO, {0: InputOutcome([], [entry(partition="shard-0", **{"from": "4958"})])})
+    output = ledger(tmp_path).output
+    assert "shard-0" in output and "4958" in output and "1 entry" in output
+
+
 def test_a_batch_that_was_given_up_counts_with_all_its_ranges(tmp_path: Path) -> None:
     log = checkpoint(tmp_path)
     data = {0: {"ranges": [["orders", 0, 5, 9], ["orders", 1, 7, 7]]}, 1: {"from": 3}}
@@ -119,6 +127,8 @@ def test_an_acknowledged_entry_is_no_alarm_and_is_hidden_unless_it_is_asked_for(
     assert "retention" not in shown.output and "given up" in shown.output and "1 batch with acknowledged entries not shown" in shown.output
     assert ack(tmp_path, "--all").output == "1 acknowledged, 1 had been before\n"
     assert ledger(tmp_path, "--check").exit_code == 0
+    everything = ledger(tmp_path, "--all", "--check")
+    assert everything.exit_code == 0 and "retention" in everything.output, "shown, and no alarm"
     data = json.loads(ledger(tmp_path, "--all", "--json").output)
     assert [row["acknowledged"] for row in data["lost"]] == [True, True] and data["hidden"] == 0
     assert json.loads(ledger(tmp_path, "--json").output) == {"path": data["path"], "lost": [], "hidden": 2}

@@ -6,13 +6,16 @@ import json
 import logging
 import os
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark import SparkContext
 
+from kstream import StreamingContext
 from kstream.cli import main, terminal
 from kstream.cli import run as run_module
 from kstream.cli.driver import End
@@ -88,6 +91,42 @@ def test_a_setup_that_returns_no_context_is_a_configuration_that_cannot_work() -
     Path("job_nothing.py").write_text("def setup():\n    pass\n")
     result = run("job_nothing:setup")
     assert result.exit_code == RunCode.CONFIGURATION and "setup must return the StreamingContext it has made" in result.output
+
+
+JOB = """
+from pyspark import SparkContext
+from kstream import StreamingContext
+
+def setup():
+    ssc = StreamingContext(SparkContext.getOrCreate(), 1)
+    ssc.queueStream([]).pprint()
+    {line}
+    return ssc
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "number", "said"),
+    [
+        ("ssc.start()", "", 8, "the job starts a context itself, which would run without the checkpoint checkpoint: remove ssc.start()"),
+        ("ssc.checkpoint('other')", "", 8, "the job sets the checkpoint other, and `kstream run` has --checkpoint checkpoint: remove it"),
+        ("", "setup().start()", 10, "the job starts a context itself"),
+    ],
+)
+def test_a_job_that_goes_past_the_checkpoint_of_the_command_is_refused_with_its_line(
+    sc: SparkContext, line: str, after: str, number: int, said: str
+) -> None:
+    Path("job_past.py").write_text(JOB.format(line=line, after=after))
+    try:
+        result = run("job_past.py:setup")
+        assert StreamingContext.getActive() is None
+    finally:
+        if (active := StreamingContext.getActive()) is not None:
+            active.stop(stopSparkContext=False)
+    assert result.exit_code == RunCode.CONFIGURATION and len(result.output.splitlines()) == 1, result.output
+    assert said in result.output and f"({Path('job_past.py').resolve()}, line {number})" in result.output
+    assert not Path("other").exists()
 
 
 def test_a_driver_gets_the_options_of_the_command_and_only_the_first_one_forgets_a_batch() -> None:
@@ -212,7 +251,11 @@ def test_what_may_be_let_go_of_is_said_in_one_form_only(word: str) -> None:
 
 def test_the_last_batch_before_a_changed_interval_is_a_word_of_allow_and_every_driver_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed: list[tuple[str, ...]] = []
-    monkeypatch.setattr(run_module, "run_driver", lambda job, path, forget, allow, verbose: (allowed.append(allow), End(RunCode.ENDED))[1])
+    monkeypatch.setattr(
+        run_module,
+        "run_driver",
+        lambda job, path, forget, allow, verbose, submit, supervisor: (allowed.append(allow), End(RunCode.ENDED))[1],
+    )
     for options in (["--interval-changed-at", "1700000004000"], ["--allow", "interval:1700000004000"]):
         assert run("job_here:setup", *options).exit_code == RunCode.ENDED
     assert allowed == [("interval:1700000004000",)] * 2
@@ -239,3 +282,34 @@ def test_verbose_shows_the_messages_of_kafkas_client_which_is_silent_otherwise(o
     result = run("job_client:setup", *options)
     assert ("WARNING kstream.kafka.librdkafka: broker is down" in result.output) is shown, result.output
     assert "it is wrong" in result.output
+
+
+SUBMIT = ["--master", "spark://h:7077", "--py-files", "job_zip.zip", "--archives", "env.tar.gz#environment", "--files", "f"]
+
+
+def test_every_driver_gets_the_options_for_spark_from_its_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in ("job_zip.zip", "env.tar.gz", "f"):
+        Path(file).touch()
+    commands: list[list[str]] = []
+    monkeypatch.setattr(
+        run_module, "Supervisor", lambda command: SimpleNamespace(run=lambda: commands.extend(command(n) for n in (0, 1)) or 0)
+    )
+    assert CliRunner().invoke(main, ["run", "job:setup", "--checkpoint", "c", *SUBMIT]).exit_code == 0
+    for command in commands:
+        at = command.index("--master")
+        assert command[at : at + len(SUBMIT)] == SUBMIT
+
+
+def test_a_file_for_the_executors_that_is_not_there_is_a_configuration_that_cannot_work() -> None:
+    result = run("job_none:setup", "--py-files", "nix.zip")
+    assert (result.exit_code, result.output) == (RunCode.CONFIGURATION, "kstream: there is no file nix.zip\n")
+
+
+def test_a_job_imports_what_py_files_name_as_its_tasks_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    Path("lib").mkdir()
+    Path("lib/job_helper.py").write_text("WORD = 'helped'\n")
+    with zipfile.ZipFile("job_packed.zip", "w") as zipped:
+        zipped.writestr("job_inner.py", "WORD = 'packed'\n")
+    Path("job_needy.py").write_text("import job_helper, job_inner\ndef setup():\n    raise ValueError(job_helper.WORD + job_inner.WORD)\n")
+    assert "ValueError: helpedpacked" in run("job_needy.py:setup", "--py-files", "lib/job_helper.py,job_packed.zip").output

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from prometheus_client import CollectorRegistry
 from kstream.batch import BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
+from kstream.checkpoint.driver_process import mark_of_this_process
 from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, status_fields, write_status
 from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.reader import write_meta
@@ -87,7 +89,7 @@ def test_a_driver_that_is_well_is_exit_code_0_and_told_with_its_figures(tmp_path
     assert any(line.startswith("driver: orders, epoch 1, host-1, pid 4711, since ") for line in lines)
     assert "rates: 40.0 records a second, 80 a second of processing (last 1 batch)" in lines
     assert "lag of stream 0: 17 records in no batch yet (Kafka[Subscribe[orders]])" in lines
-    assert "pending: 0 batches" in lines and "ledger: 1 entry" in lines
+    assert "pending: 0 batches" in lines and "ledger: 1 entry that nobody has acknowledged or asked for" in lines
     assert any(
         line.startswith("last error: ") and line.endswith("in output operation 0, pprint at job.py:7: ValueError: boom") for line in lines
     )
@@ -98,7 +100,17 @@ def test_a_driver_that_is_well_is_exit_code_0_and_told_with_its_figures(tmp_path
 
 def test_the_limit_of_the_last_batch_stands_beside_the_lag() -> None:
     assert lag_line(StreamLag(0, "Kafka[t]", 17, "backpressure")) == (
-        "lag of stream 0: 17 records in no batch yet (Kafka[t]); the last batch is limited by backpressure"
+        "lag of stream 0: 17 records in no batch yet (Kafka[t]); the newest batch is limited by backpressure"
+    )
+
+
+def test_a_lag_says_how_many_of_its_records_are_in_no_batch_and_of_when_it_is() -> None:
+    at_ms = round(datetime(2026, 11, 22, 11, 23, 1).timestamp() * 1000)
+    assert lag_line(StreamLag(0, "Kafka[t]", 1017, unplanned=17, at_ms=at_ms)) == (
+        "lag of stream 0: 1017 records, 17 of them in no batch yet (Kafka[t]), as of 2026-11-22 11:23:01"
+    )
+    assert lag_line(StreamLag(0, "Kafka[t]", 0, unplanned=0, at_ms=at_ms)) == (
+        "lag of stream 0: 0 records (Kafka[t]), as of 2026-11-22 11:23:01"
     )
 
 
@@ -294,6 +306,43 @@ def test_without_a_renewal_it_is_dead(tmp_path: Path) -> None:
     waited: list[float] = []
     assert looked(tmp_path, waited.append).code == ReadingCode.DEAD
     assert sum(waited) == 20.0
+
+
+def test_a_driver_whose_process_is_gone_is_dead_at_once_on_its_machine(tmp_path: Path) -> None:
+    """Right after `kill -9` the record is fresh."""
+    checkpoint(tmp_path)
+    here = (mark_of_this_process() or "").rpartition(" ")[0]
+    leave(tmp_path, living(process=f"{here} 1", supervised=True))  # a process of this machine whose number another one has by now
+    report = looked(tmp_path, lambda seconds: pytest.fail("waited"))
+    said = "dead: the process of the driver of epoch 1 (host-1, pid 4711) is gone, and it did not say that it ended"
+    said += ". `kstream run` starts the next one within a minute, if it still runs and a restart can help"
+    assert (report.code, report.sentence) == (ReadingCode.DEAD, said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "comes"),
+    [
+        ({"ended": "after an error", "supervised": True}, True),
+        ({"ended": "start failed", "supervised": True}, True),
+        ({"ended": "after an error"}, False),
+        ({"ended": "gracefully", "supervised": True}, False),
+    ],
+)
+def test_between_two_drivers_the_next_one_is_told(tmp_path: Path, changes: dict[str, Any], comes: bool) -> None:
+    checkpoint(tmp_path)
+    leave(tmp_path, living(**changes))
+    said = "`kstream run` starts the next one within a minute, if it still runs and a restart can help"
+    assert (said in status(tmp_path).output) is comes and (said in told(tmp_path)["sentence"]) is comes
+
+
+def test_without_a_driver_the_page_is_that_of_the_checkpoint(tmp_path: Path) -> None:
+    """The page of the driver is gone with it."""
+    checkpoint(tmp_path)
+    leave(tmp_path, living(ended="after an error", ui_url="http://127.0.0.1:4050/"))
+    lines = status(tmp_path).output.splitlines()
+    assert [line for line in lines if line.startswith("page: ")] == [
+        f"page: `kstream page {tmp_path}` shows its batches while no driver runs"
+    ]
 
 
 @pytest.mark.parametrize("sign", [{}, {"ended": "at once"}], ids=["alive", "ended"])

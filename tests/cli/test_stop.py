@@ -18,11 +18,12 @@ from click.testing import CliRunner, Result
 from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import take_epoch
-from kstream.checkpoint.driver_status import GONE_MS
+from kstream.checkpoint.driver_process import mark_of_this_process
+from kstream.checkpoint.driver_status import GONE_MS, DriverStatus, read_status
 from kstream.checkpoint.stop_request import read_stop
 from kstream.cli import main, stop
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.stop import wait_for_the_end
+from kstream.cli.stop import stop_drivers, wait_for_the_end
 from kstream.storage import LocalFileStore
 from tests.cli.test_status import checkpoint, last_batch, leave, living, now_ms
 
@@ -113,11 +114,18 @@ class Waiting:
         self.store, self.seconds = LocalFileStore(folder), 0.0
 
     def until(self, then: Callable[[float], Any], timeout: float = 300) -> tuple[str, ReadingCode]:
+        return wait_for_the_end(self.store, 1, timeout, self._sleep(then), lambda: self.seconds)
+
+    def stop(self, driver: DriverStatus, then: Callable[[float], Any], timeout: float = 300) -> tuple[str, ReadingCode]:
+        """Asks this driver, and those after it, to stop at once."""
+        return stop_drivers(self.store, driver, True, timeout, self._sleep(then), lambda: self.seconds)
+
+    def _sleep(self, then: Callable[[float], Any]) -> Callable[[float], None]:
         def sleep(seconds: float) -> None:
             self.seconds += seconds
             then(self.seconds)
 
-        return wait_for_the_end(self.store, 1, timeout, sleep, lambda: self.seconds)
+        return sleep
 
 
 @pytest.mark.parametrize(
@@ -142,6 +150,16 @@ def test_a_driver_that_dies_while_it_stops_is_told_so(tmp_path: Path) -> None:
     assert code is ReadingCode.DEAD and "the driver of epoch 1 died: it has not renewed its status for 61 s" in told
 
 
+def test_a_driver_whose_process_is_gone_is_not_waited_for_if_no_supervisor_starts_the_next_one(tmp_path: Path) -> None:
+    mark = f"{(mark_of_this_process() or '').rpartition(' ')[0]} 1"
+    leave(tmp_path, living(process=mark))
+    died = "the driver of epoch 1 died: its process is gone"
+    assert Waiting(tmp_path).until(lambda _: pytest.fail("waited")) == (died, ReadingCode.DEAD)
+    leave(tmp_path, living(process=mark, supervised=True))
+    told, code = Waiting(tmp_path).until(lambda s: leave(tmp_path, living(epoch=2)) if s > 5 else None)
+    assert code is ReadingCode.BEHIND and "the driver of epoch 2 has taken its place" in told
+
+
 def test_a_driver_that_renews_is_waited_for_until_the_timeout(tmp_path: Path) -> None:
     status = leave(tmp_path, living(unfinished=1, oldest_unfinished=Time(0)))
 
@@ -162,6 +180,82 @@ def test_a_driver_that_renews_is_waited_for_until_the_timeout(tmp_path: Path) ->
 def test_another_driver_that_came_meanwhile_is_told(tmp_path: Path, changes: dict[str, Any], said: str, code: ReadingCode) -> None:
     leave(tmp_path, living())
     assert Waiting(tmp_path).until(lambda _: leave(tmp_path, replace(living(), **changes))) == (said, code)
+
+
+def test_a_driver_that_takes_the_place_of_a_dead_one_is_asked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting, second = Waiting(tmp_path), living(epoch=2, pid=4712, supervised=True)
+    first = leave(tmp_path, living(supervised=True))
+
+    def supervised(seconds: float) -> None:
+        """The first driver is killed. Its supervisor starts the next one, which looks for a request to itself and stops."""
+        asked = read_stop(waiting.store, 2)
+        leave(tmp_path, replace(second, ended="gracefully") if asked is not None and asked.now else second)
+
+    assert waiting.stop(first, supervised) == ("the driver of epoch 2 has ended: gracefully", ReadingCode.WELL)
+    assert capsys.readouterr().out.splitlines() == [
+        "asked the driver of epoch 1 (host-1, pid 4711) to stop at once",
+        "the driver of epoch 1 no longer runs: the driver of epoch 2 has taken its place",
+        "asked the driver of epoch 2 (host-1, pid 4712) to stop at once",
+    ]
+
+
+@pytest.mark.parametrize("newer", [{"supervised": False}, {"host": "host-2"}], ids=["without a supervisor", "from another machine"])
+def test_a_driver_that_no_supervisor_of_the_asked_one_has_started_is_not_asked(tmp_path: Path, newer: dict[str, Any]) -> None:
+    """The new version of a job, say, that takes over while the old one stops."""
+    waiting, first = Waiting(tmp_path), leave(tmp_path, living(supervised=True))
+    second = living(**{"epoch": 2, "supervised": True, **newer})
+    told, code = waiting.stop(first, lambda _: leave(tmp_path, second))
+    assert code is ReadingCode.BEHIND and "the driver of epoch 2 has taken its place" in told
+    assert read_stop(waiting.store, 2) is None
+
+
+def test_after_a_driver_that_failed_before_it_saw_the_request_the_next_one_is_waited_for_and_asked(tmp_path: Path) -> None:
+    """Its supervisor waits a minute at most. No status is renewed meanwhile."""
+    waiting = Waiting(tmp_path)
+    first = leave(tmp_path, living(supervised=True))
+
+    def supervised(seconds: float) -> None:
+        if seconds < 70:
+            leave(tmp_path, replace(first, ended="after an error"))
+        else:
+            leave(tmp_path, living(epoch=2, supervised=True, ended=None if read_stop(waiting.store, 2) is None else "at once"))
+
+    assert waiting.stop(first, supervised) == ("the driver of epoch 2 has ended: at once", ReadingCode.WELL)
+
+
+def test_a_next_driver_that_does_not_come_is_told_and_the_supervisor_named(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    first = leave(tmp_path, living(supervised=True))
+    told, code = waiting.stop(first, lambda _: leave(tmp_path, replace(first, ended="after an error")), timeout=90)
+    assert code is ReadingCode.BEHIND and "the driver of epoch 1 has ended: after an error, and no next one has come within 90 s" in told
+    assert "stop the supervisor (SIGTERM)" in told
+
+
+def test_a_driver_without_a_supervisor_that_ends_by_an_error_has_ended(tmp_path: Path) -> None:
+    first = leave(tmp_path, living())
+    ended = replace(first, ended="after an error")
+    assert Waiting(tmp_path).stop(first, lambda _: leave(tmp_path, ended)) == (
+        "the driver of epoch 1 has ended: after an error",
+        ReadingCode.WELL,
+    )
+
+
+def test_drivers_that_come_again_and_again_are_not_asked_for_ever(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    first = leave(tmp_path, living(supervised=True))
+    told, code = waiting.stop(first, lambda seconds: leave(tmp_path, living(epoch=1 + round(seconds), supervised=True)))
+    assert code is ReadingCode.BEHIND and f"{stop.MOST_DRIVERS} drivers were asked, and a new one came each time" in told
+    assert "Stop the supervisor (SIGTERM)" in told
+    assert [read_stop(waiting.store, epoch) is not None for epoch in (1, 2, 3, 4)] == [True, True, True, False]
+
+
+def test_all_drivers_share_the_timeout(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    first = leave(tmp_path, living(supervised=True))
+    told, code = waiting.stop(
+        first, lambda seconds: leave(tmp_path, living(epoch=2, supervised=True, written_ms=round(seconds * 1000))), timeout=50
+    )
+    assert code is ReadingCode.BEHIND and "the driver of epoch 2 has not ended within 49 s" in told and waiting.seconds == 50
 
 
 # -- in a terminal
@@ -220,6 +314,8 @@ def test_a_driver_under_its_supervisor_is_seen_and_stopped_from_another_terminal
     with running(tmp_path, JOB) as job:
         seen = kstream(tmp_path, "status", "checkpoint", "--max-behind", "100")
         assert seen.returncode == 0 and "driver: orders, epoch 1, " in seen.stdout, seen.stdout + seen.stderr
+        record = read_status(LocalFileStore(tmp_path / "checkpoint"))
+        assert record is not None and record.supervised
         stopped = kstream(tmp_path, "stop", "checkpoint")
         assert stopped.returncode == 0, stopped.stdout + stopped.stderr
         assert stopped.stdout.splitlines()[-1] == "the driver of epoch 1 has ended: gracefully"

@@ -114,14 +114,27 @@ def test_an_exit_code_without_a_meaning_is_a_failure() -> None:
     assert ": the driver failed; it is started again" in supervise(ends_with(77), ENDS).lines[0]
 
 
-def test_a_program_that_cannot_be_run_is_tried_again_and_not_the_end() -> None:
-    before = (
-        "import subprocess\nreal = subprocess.Popen\n"
-        "def popen(*words, **options):\n    subprocess.Popen = real\n    raise OSError(12, 'Cannot allocate memory')\n"
+def without_memory(times: int) -> str:
+    """The first so many drivers find no memory."""
+    return (
+        f"import subprocess\nreal, left = subprocess.Popen, [1] * {times}\n"
+        "def popen(*words, **options):\n"
+        "    if not left:\n        return real(*words, **options)\n"
+        "    left.pop()\n    raise OSError(12, 'Cannot allocate memory')\n"
         "subprocess.Popen = popen\n"
     )
-    ended = end(start(ENDS, ENDS, before=before))
+
+
+def test_a_program_that_cannot_be_run_is_tried_again_and_not_the_end() -> None:
+    ended = end(start(ENDS, ENDS, before=without_memory(1)))
     assert ended.code == 0 and "no process could be started: Cannot allocate memory; it is started again" in ended.lines[0]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lists the descriptors of a process")
+def test_a_program_that_cannot_be_run_costs_no_descriptor() -> None:
+    counts = "import os, sys; print('descriptors', len(os.listdir(f'/proc/{os.getppid()}/fd')), file=sys.stderr)"
+    told = [[line for line in end(start(*[counts] * 4, before=without_memory(n))).lines if "descriptors" in line] for n in (0, 3)]
+    assert told[0] == told[1] != []
 
 
 def test_sigterm_is_forwarded_once_and_the_driver_decides_the_exit_code() -> None:
@@ -224,17 +237,32 @@ def test_a_process_with_a_session_of_its_own_is_left_alone() -> None:
         os.kill(daemon, signal.SIGKILL)
 
 
+ORPHAN = (
+    "import os, signal, subprocess, sys, time\n"
+    "fork = 'import os, sys; pid = os.fork(); pid and (print(pid, flush=True), os._exit(0)); sys.stdin.read()'\n"
+    "child = subprocess.Popen([sys.executable, '-S', '-c', fork], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n"
+    "pid = int(child.stdout.readline()); child.wait(); child.stdin.close()\n"
+    "while os.path.exists(f'/proc/{pid}'): time.sleep(0.01)\n"
+)
+"""A driver waits until its grandchild has left no zombie: by then its supervisor has handled every signal that was sent before."""
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux gives orphans to the next ancestor that wants them")
 def test_an_orphan_is_reaped_while_its_driver_runs() -> None:
-    """As process 1 of a container. The driver waits until its grandchild has left no zombie."""
-    orphans = (
-        "import os, signal, subprocess, sys, time\n"
-        "fork = 'import os, sys; pid = os.fork(); pid and (print(pid, flush=True), os._exit(0)); sys.stdin.read()'\n"
-        "child = subprocess.Popen([sys.executable, '-S', '-c', fork], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n"
-        "pid = int(child.stdout.readline()); child.wait(); child.stdin.close()\n"
-        "while os.path.exists(f'/proc/{pid}'): time.sleep(0.01)\n"
+    """As process 1 of a container."""
+    assert supervise(ORPHAN + ENDS).code == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux gives orphans to the next ancestor that wants them")
+def test_a_terminal_that_closes_hangs_up_twice_and_kills_no_driver() -> None:
+    """The shell and the kernel send SIGHUP both. The driver finishes its batches after the first one."""
+    hung_up = (
+        "import os, signal\nseen = []\nsignal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n"
+        "os.kill(os.getppid(), signal.SIGHUP)\nwhile not seen: signal.sigtimedwait([], 0.01)\n"
+        "os.kill(os.getppid(), signal.SIGHUP)\n"
     )
-    assert supervise(orphans + ENDS).code == 0
+    ended = supervise(hung_up + ORPHAN + ENDS)
+    assert ended.code == 0 and "the job has ended; it is not started again (exit code 0)" in ended.lines[-1]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has a parent-death signal")

@@ -82,7 +82,8 @@ def test_a_failing_task_is_raised_with_the_users_traceback_and_the_stream_goes_o
         with pytest.raises(Exception, match="error in map task") as caught:
             stream.ssc.awaitTerminationOrTimeout(60)
     (words, where) = getattr(caught.value, "__notes__", [])
-    assert where == f"in output operation 0, foreachRDD at {line_of('the output')}, of batch 1002000 ms"
+    function = f"function fail_on_two of {line_of('the line that fails')}"
+    assert where == f"in output operation 0, foreachRDD at {line_of('the output')}, of batch 1002000 ms: {function}"
     assert words.splitlines()[1] == f'  File "{__file__}", line {line_of("the line that fails").rpartition(":")[2]}, in fail_on_two'
     assert words.splitlines()[-1] == "ValueError: error in map task" and "pyspark" not in words
     (told,) = [record.getMessage() for record in caplog.records if "Error running job" in record.getMessage()]

@@ -102,7 +102,7 @@ def test_setup_is_called_at_every_start_and_its_streams_go_on(clock: ManualClock
     assert CALLED == ["setup", "setup"]
     assert SEEN == [("old", [0, 10]), ("old", [20, 30]), ("old", [40, 50])]
     assert [record.levelname for record in caplog.records if "calling setup" in record.message] == ["INFO"], "at the restart"
-    assert "stream 0: continues, by position" in caplog.text and "WARNING" not in caplog.text
+    assert "the job continues after batch" in caplog.text and "WARNING" not in caplog.text
 
 
 @pytest.mark.usefixtures("sc")

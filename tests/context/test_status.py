@@ -14,12 +14,13 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import StreamingContext
-from kstream.batch import OutputOperationInfo, StreamInputInfo
+from kstream.batch import InputProgress, LogLag, OutputOperationInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import RENEWAL_MS, DriverStatus, LastError, StreamLag, read_status, write_status
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.clock import SystemClock
-from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, lag_of
+from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, how_it_ended, stream_lag
+from kstream.errors import JvmLostError
 from kstream.listener import StreamingListener, StreamingListenerOutputOperationCompleted
 from kstream.loop import THREADS
 from kstream.scheduler.completions import UnfinishedBatches
@@ -77,6 +78,18 @@ def test_a_batch_that_fails_is_told_with_its_output_operation(sc: SparkContext) 
     assert status is not None and status.ended == "after an error"
 
 
+def test_an_end_that_was_asked_for_is_no_end_by_an_error_though_a_batch_has_failed(sc: SparkContext) -> None:
+    """After an end by an error a supervisor starts the next driver."""
+    stream = Stream(sc)
+    numbers(stream.ssc).foreachRDD(fail)
+    stream.start()
+    stream.tick()
+    stream.ssc.stop_requested = True
+    stream.stop(graceful=False)
+    status = stream.ssc.status()
+    assert status is not None and (status.failed, status.ended) == (1, "at once")
+
+
 def test_an_error_of_no_batch_is_told_with_the_step_that_failed() -> None:
     collector = StatusCollector("job", Duration(1000), ManualClock(START))
     collector.note_error("the batch was not planned", OSError("no broker"))
@@ -113,7 +126,7 @@ def test_a_status_asks_engine_and_clock_without_the_lock_of_the_collector() -> N
     """A listener that waits for it would hold up the bus."""
     collector: Any = StatusCollector("job", Duration(1000), ManualClock(START))
     asked: list[str] = []
-    known = {"epoch": 3, "is_fenced": False, "unfinished": UnfinishedBatches(THREADS), "time_ms": lambda: 7}
+    known = {"epoch": 3, "is_fenced": False, "unfinished": UnfinishedBatches(THREADS), "time_ms": lambda: 7, "lags": dict}
 
     class Asked:
         """An engine and a clock."""
@@ -137,15 +150,38 @@ def test_a_long_error_is_cut() -> None:
     assert len(harmless("x" * 10_000)) == 500
 
 
-def test_the_lag_of_an_input_is_what_no_batch_has_yet() -> None:
-    progress = {
+def test_the_lag_of_the_status_counts_from_the_completed_offsets_and_says_what_is_unplanned_and_of_when() -> None:
+    values = {
         "description": "Kafka[Subscribe[orders]]",
         "endOffset": {"orders": {"0": 5, "1": 7}},
         "latestOffset": {"orders": {"0": 15, "1": 7, "2": 100}},
+        "readLimit": {"reason": "backpressure"},
     }
-    assert lag_of(0, StreamInputInfo(0, 3, {"progress": progress})) == StreamLag(0, "Kafka[Subscribe[orders]]", 10)
-    assert lag_of(0, StreamInputInfo(0, 3, {"progress": {**progress, "latestOffset": None}})) is None
-    assert lag_of(0, StreamInputInfo(0, 3)) is None
+    lag = LogLag(InputProgress(values), ((1000, values["latestOffset"]),), {"orders": {"0": 2, "1": 7}})
+    assert stream_lag(0, lag) == StreamLag(0, "Kafka[Subscribe[orders]]", 13, "backpressure", unplanned=10, at_ms=1000)
+
+
+JVM_LOST = JvmLostError("gone")
+
+
+@pytest.mark.parametrize(
+    ("in_order", "error", "was_asked", "is_started_again", "how"),
+    [
+        (True, None, False, False, "gracefully"),
+        (True, ValueError(), False, False, "gracefully"),
+        (False, None, False, False, "at once"),
+        (False, ValueError(), False, False, "after an error"),
+        (False, ValueError(), True, False, "at once"),
+        (False, ValueError(), True, True, "after an error"),
+        (False, JVM_LOST, True, False, "after an error"),
+        (True, JVM_LOST, True, False, "after an error"),
+    ],
+)
+def test_an_end_after_which_the_supervisor_starts_the_next_driver_is_after_an_error_also_if_a_stop_was_asked_for(
+    in_order: bool, error: Exception | None, was_asked: bool, is_started_again: bool, how: str
+) -> None:
+    """`kstream stop` says that the job has ended, unless it was after an error."""
+    assert how_it_ended(in_order, error, was_asked, is_started_again) == how
 
 
 # -- the record
@@ -195,10 +231,13 @@ def reporting() -> Iterator[Callable[..., Reporting]]:
 def test_the_record_is_renewed_each_interval_until_it_says_how_the_driver_ended(reporting: Callable[..., Reporting]) -> None:
     driver = reporting().start()
     assert driver.stored().written_ms == START
+    driver.pass_time(LOOK_MS)
+    soon = START + LOOK_MS
+    assert driver.stored().written_ms == soon, "now it has told which batches it has to run"
     driver.pass_time(RENEWAL_MS - 1)
-    assert driver.stored().written_ms == START
+    assert driver.stored().written_ms == soon
     driver.pass_time(1)
-    assert driver.stored().written_ms == START + RENEWAL_MS and driver.stored().ended is None
+    assert driver.stored().written_ms == soon + RENEWAL_MS and driver.stored().ended is None
     driver.reporter.stop("gracefully")
     assert driver.stored().ended == "gracefully"
 
@@ -308,6 +347,7 @@ def test_a_request_to_an_earlier_driver_stops_no_later_one_and_is_removed(report
 def test_a_look_is_one_read(reporting: Callable[..., Reporting]) -> None:
     store = CountingStore(MemoryFileStore(f"memory://{uuid.uuid4().hex}"))
     driver = reporting(store).start()
+    driver.pass_time(LOOK_MS)  # with the first renewal
     store.take()
     driver.pass_time(LOOK_MS)
     assert store.take() == [("read", "stop/000003", 0)]

@@ -133,7 +133,7 @@ def test_batches_that_wait_behind_it_are_worked_off(sc: SparkContext, tmp_path: 
         stop(run)
 
     run = Run(sc, tmp_path, stop_when_others_wait)
-    run.stream.ssc.addStreamingListener(WhenSubmitted(3, lambda: run.planned.release(3)))
+    run.stream.ssc.addStreamingListener(WhenSubmitted(2, lambda: run.planned.release(3)))
     run.start().tick(3).await_end()
     assert run.handed == [(0, [0]), (0, [1]), (0, [2])]
     assert log_of(tmp_path).pending == []

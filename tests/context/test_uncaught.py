@@ -37,6 +37,36 @@ except ValueError as e:
 """
 
 
+STATE_PROGRAM = """
+import sys
+from pyspark import SparkConf
+from kstream import StreamingContext
+
+
+def total(state, values):
+    return sum(values) + (state or 0)
+
+
+ssc = StreamingContext(SparkConf().setMaster("local[1]").setAppName("job").set("spark.ui.enabled", "false"), 5)
+ssc.checkpoint(sys.argv[1])
+ssc.queueStream([[("tea", 1), ("tea", 2)]]).updateStateByKey(total).pprint()
+ssc.start()
+ssc.awaitTermination()
+"""
+
+
+def test_an_error_in_the_function_of_a_state_is_told_in_at_most_12_lines_with_the_function_and_its_line(tmp_path: Path) -> None:
+    """Each try brought the traceback of the worker twice, by Spark's BlockManager, and the file of kstream. There is one batch."""
+    job = tmp_path / "job.py"
+    job.write_text(STATE_PROGRAM)
+    done = subprocess.run([sys.executable, str(job), str(tmp_path / "c")], capture_output=True, text=True, timeout=300, check=False)
+    lines = done.stderr.splitlines()
+    told = lines[next(i for i, line in enumerate(lines) if line.startswith("the state of <StateDStream")) :]
+    assert done.returncode == 1 and len(told) <= 12 and not any("BlockManager" in line or "pickled" in line for line in lines)
+    assert told[-2] == "TypeError: 'NoneType' object is not iterable" and told[-1].endswith(f"function total of {job}:8")
+    assert any(line.startswith("Error running job") and f"function total of {job}:8" in line for line in told)
+
+
 def test_a_program_that_waits_prints_a_failed_task_in_at_most_12_lines(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(PROGRAM)
@@ -98,6 +128,14 @@ def test_a_long_message_and_many_frames_are_cut() -> None:
     add_note(error, "in output operation 0")
     text = short_form(error, error.__traceback__)
     assert text is not None and len(text.splitlines()) <= 13 and "line 49, in f" in text
+
+
+def test_indented_lines_of_a_message_are_no_frames() -> None:
+    error = raised(ValueError("1 validation error\n  price\n    no number\n    see https://errors.example/number"))
+    words = f'Traceback (most recent call last):\n  File "/job.py", line 3, in parse\n    return int(x)\nValueError: {error}'
+    add_worker_traceback(error, words)
+    text = short_form(error, error.__traceback__)
+    assert text is not None and "line 3, in parse\n    return int(x)\nValueError: 1 validation error\n  price\n" in text
 
 
 def test_an_error_of_kstream_needs_no_frames_and_a_bug_of_it_keeps_all() -> None:

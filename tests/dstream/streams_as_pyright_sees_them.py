@@ -5,10 +5,12 @@ from datetime import datetime
 from operator import add, sub
 from typing import Any
 
+from kstream_kafka import ConsumerStrategies, KafkaRDD, KafkaUtils, LocationStrategies
 from pyspark import RDD
 from typing_extensions import assert_type
 
 from kstream import BatchTime, DStream, Seconds, State, StateSpec, StreamingContext, Time
+from kstream.offsets.log_input_dstream import LogInputDStream
 
 Pairs = DStream[tuple[str, int]]
 
@@ -65,6 +67,32 @@ def of_rdds(lines: DStream[str]) -> None:
     assert_type(lines.transform(lambda rdd: rdd.map(len)), DStream[int])
     lines.foreachRDD(lambda time, rdd: print(assert_type(time, BatchTime), assert_type(rdd, RDD[str])))
     assert_type(lines.transformWith(lambda a, b: a.union(b), lines), DStream[str])
+
+
+def with_ranges(ssc: StreamingContext, kafka: dict[str, str], rows: LogInputDStream) -> None:
+    orders = KafkaUtils.createDirectStream(ssc, ["orders"], kafka)
+    records = KafkaUtils.createDirectStream(ssc, LocationStrategies.PreferConsistent, ConsumerStrategies.Subscribe(["orders"], kafka))
+
+    def save(time: BatchTime, rdd: KafkaRDD) -> None:
+        print(time.milliseconds, rdd.offsetRanges())
+        records.commitAsync(rdd.offsetRanges())
+
+    def lines(rdd: KafkaRDD) -> RDD[str]:
+        return rdd.map(lambda record: f"{record} of {rdd.offsetRanges()}")
+
+    def count(rdd: RDD[str]) -> int:
+        return rdd.count()
+
+    orders.foreachRDD(lambda time, rdd: print(assert_type(time, BatchTime), assert_type(rdd, KafkaRDD).offsetRanges()))
+    orders.foreachRDD(lambda rdd: records.commitAsync(rdd.offsetRanges()))
+    orders.setName("orders").cache().foreachRDD(save)
+    orders.foreachRDD(count)
+    assert_type(records.transform(lines), DStream[str])
+    assert_type(records.transform(lambda time, rdd: rdd.map(lambda _: len(rdd.offsetRanges()))), DStream[int])
+    rows.foreachRDD(lambda rdd: print(rdd.offsetRanges(), rdd.count()))
+    rows.foreachRDD(lambda time, rdd: print(time, rdd.offsetRanges()))
+    assert_type(rows.transform(lambda rdd: rdd.map(lambda _: len(rdd.offsetRanges()))), DStream[int])
+    orders.map(len).foreachRDD(lambda rdd: rdd.offsetRanges())  # refused: Cannot access attribute "offsetRanges"
 
 
 def refused(lengths: DStream[int], counts: Pairs) -> None:

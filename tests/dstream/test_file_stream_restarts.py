@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import operator
 import uuid
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -14,8 +16,10 @@ import pytest
 from kstream import crash_point
 from kstream.batch import PlannedInput
 from kstream.batch_time import Seconds, Time
+from kstream.checkpoint import names, read_log
+from kstream.checkpoint.format import encode_plan
 from kstream.dstream import DStream, FileInputDStream
-from kstream.errors import NotRecoverableError
+from kstream.errors import CorruptRecordError, NotRecoverableError
 from tests.fakes import FakeHost, FakeRDD
 from tests.harness import INTERVAL, START, World
 from tests.inputs import FileDriver, arrives, batches, file_stream, last, write
@@ -177,7 +181,7 @@ def test_sums_over_a_window_come_out_as_if_the_driver_had_been_up(world: World, 
         world.clock.advance(INTERVAL)
     second = FileDriver(world, directory, over=total)
     second.start()
-    assert [n for names in second.plans().values() for n in names] == ["1", "2", "3", "4", "5", "6"]
+    world.wait(lambda: [n for names in second.plans().values() for n in names] == ["1", "2", "3", "4", "5", "6"])
     for number in (7, 8, 9):
         arrives(world, str(directory), str(number))
         second.tick()
@@ -190,6 +194,22 @@ def test_stored_data_of_another_kind_of_input_is_refused(world: World, directory
     stream = FileDriver(world, directory).files
     with pytest.raises(NotRecoverableError, match="order in which the inputs are made"):
         stream.decode({"from": 0, "until": 3})
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["an older plan", "the newest plan"])
+@pytest.mark.parametrize("data", [{"files": 7, "since": 0, "listed": 0}, {"files": []}, {"files": [["a"]], "since": 0, "listed": 0}])
+def test_data_that_the_stream_cannot_read_is_a_damaged_plan(world: World, directory: str, data: dict[str, Any], which: int) -> None:
+    first = FileDriver(world, directory)
+    first.start()
+    for number in (1, 2, 3):
+        arrives(world, directory, str(number))
+        first.tick()
+    first.stop()
+    plans = sorted(read_log(world.store).plans.values(), key=lambda plan: plan.time)
+    name = names.plan(plans[which].time, plans[which].epoch)
+    world.store.replace(name, encode_plan(replace(plans[which], inputs=dict.fromkeys(plans[which].inputs, data))))
+    with pytest.raises(CorruptRecordError, match=rf"{name} is damaged \(its contents are of another form"):
+        FileDriver(world, directory).start()
 
 
 def test_an_input_made_by_its_class_says_why_its_graph_is_not_stored(world: World) -> None:

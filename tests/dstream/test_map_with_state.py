@@ -181,7 +181,7 @@ def test_a_window_that_slides_by_two_finds_what_the_function_returned_before_the
         assert snapshots.getOrCompute(time) is not None
         rdd: Any = window.getOrCompute(time)
         seen.append(None if rdd is None else sorted(rdd.records))
-        states: Any = state_stream(made).state_at(time)
+        states: Any = state_stream(made).state_to_write(time)
         state_stream(made).written(time, lambda states=states: FakeRDD(states.records))
     assert seen == [None, [1, 1, 2], None, [2, 3]]
 

@@ -13,7 +13,7 @@ from kstream.batch_time import Seconds, Time
 from kstream.checkpoint import names
 from kstream.dstream import DStream, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
-from kstream.errors import BlocksLostError
+from kstream.errors import BlocksLostError, ReceiverNotStartedError
 from kstream.receiver import SocketReceiver, lines_of
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
 from tests.harness import INTERVAL, PATIENCE, START, Driver, World
@@ -265,3 +265,19 @@ def test_listeners_hear_of_starts_errors_and_stops(world: World) -> None:
     assert started.receiverInfo().streamId() == driver.received.id and started.receiverInfo().active()
     assert error.receiverInfo().lastErrorMessage() == "test report error" and "test exception" in error.receiverInfo().lastError()
     assert stopped.receiverInfo().lastErrorMessage() == "test stop" and not stopped.receiverInfo().active()
+
+
+def test_a_receiver_whose_start_always_fails_fails_the_job_with_its_own_error(world: World) -> None:
+    """Otherwise the job would run on with empty batches for ever."""
+    receiver = Quiet()
+
+    def fails() -> None:
+        receiver.started.set()
+        raise ConnectionError("queue.example:5672 refuses the connection")
+
+    receiver.onStart = fails
+    driver = ReceiverDriver(world, receiver=receiver).start()
+    driver.wait_error(ReceiverNotStartedError)
+    ((message, error),) = driver.errors
+    assert message == "a receiver does not start" and str(error).startswith("ConnectionError: queue.example:5672 refuses the connection. ")
+    assert "Error starting receiver" in driver.listener.named("onReceiverStopped")[0].receiverInfo().lastErrorMessage()

@@ -13,6 +13,7 @@ from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import ForEachDStream, windowed_dstreams
 from kstream.dstream.arguments import with_time_and_key
+from kstream.dstream.base import node_of
 from kstream.dstream.windowed_dstreams import ReducedWindowedDStream
 from tests.fakes import FakeHost, FakeRDD
 from tests.harness import INTERVAL, LogInput
@@ -60,11 +61,17 @@ def grouped(rdds: list[FakeRDD], partitions: int) -> Grouped:
     return Grouped([(key, tuple([v for k, v in rdd.records if k == key] for rdd in rdds)) for key in sorted(keys)])
 
 
-def window(batches: list[list[tuple[str, int]]], length: int, without: set[int], keep: Any = None) -> ReducedWindowedDStream:
-    """A window with an inverse over batches, those in `without` never planned; batch i + 1 has batches[i]."""
+def window(
+    batches: list[list[tuple[str, int]]], length: int, without: set[int], keep: Any = None, below: int = 1
+) -> ReducedWindowedDStream:
+    """A window with an inverse over batches, those in `without` never planned; batch i + 1 has batches[i].
+
+    With `below` above 1 it is a window over the windows of so many batches, each reduced by key.
+    """
     host = FakeHost({})
     source = LogInput(host, [pair for batch in batches for pair in batch])
-    stream = ReducedWindowedDStream(source, operator.add, operator.sub, STEP * length, STEP, 2, keep)
+    parent = source if below == 1 else node_of(source.window(below).reduceByKey(operator.add, 1))
+    stream = ReducedWindowedDStream(parent, operator.add, operator.sub, STEP * length, STEP, 2, keep)
     host.graph.add_output_stream(ForEachDStream(stream, lambda _time, _rdd: None))
     host.graph.initialize(ZERO)
     begin = 0
@@ -96,6 +103,21 @@ def test_a_window_with_an_inverse_has_the_totals_of_what_was_planned_in_it(witho
         if number not in without:
             total = sum(n for n in range(max(1, number - 2), number + 1) if n not in without)
             assert rdd.records == ([("a", total)] if total else []), number
+
+
+@pytest.mark.parametrize("without", [{5, 6}, {5, 6, 7, 8, 9, 10}], ids=["shorter than the window", "longer"])
+def test_a_window_takes_out_nothing_that_came_while_it_had_no_batch(without: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window below has records also at the batch times that were never planned: those of the batches before."""
+    monkeypatch.setattr(windowed_dstreams, "co_grouped", grouped)
+    numbers = range(1, 16)
+    stream = window([[("a", n)] for n in numbers], 3, without, below=4)
+
+    def below(at: int) -> int:
+        return sum(n for n in numbers if at - 4 < n <= at and n not in without)
+
+    for number in sorted(set(numbers) - without):
+        rdd: Any = stream.getOrCompute(ZERO + STEP * number)
+        assert rdd.records == [("a", sum(below(at) for at in range(number - 2, number + 1)))], number
 
 
 def test_a_key_that_was_let_go_while_its_values_are_in_the_window_is_not_subtracted_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from kstream import Duration
 from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.dstream import ForEachDStream, WindowedDStream
-from kstream.errors import ConfigurationError, NoRDDError
+from kstream.errors import ConfigurationError, NoRDDError, StorageError
 from tests.fakes import FakeHost, FakeRDD, FakeStateDStream
 from tests.harness import INTERVAL, LogInput
 
@@ -170,18 +170,21 @@ def test_what_was_written_is_not_read_before_a_batch_needs_it() -> None:
     assert made.records(3) == [0, 1, 2]
 
 
-def test_batches_made_while_the_state_was_written_are_kept_until_the_lineage_is_long() -> None:
-    """Made anew they would be computed twice; kept for ever, the lineage would grow with every round."""
-    made = Made(60, every=5)
-    read: list[int] = []
-    for batch in range(1, 51):
-        made.records(batch)
-        if batch % 5 == 2 and batch > 2:  # the state of two batches ago is told as written now
-            made.state.written(at(batch - 2), lambda batch=batch: read.append(batch - 2) or FakeRDD(range(batch - 2)))
-    assert read[0] >= 10 and 4 <= len(read) <= 9
-    twice = [batch for batch in range(1, 51) if made.state.computed.count(batch) > 1]
-    assert len(twice) <= 2 * len(read)
-    assert made.records(50) == list(range(50))
+def test_an_rdd_that_a_batch_holds_is_never_replaced_by_a_written_state() -> None:
+    """Batches 4 and 5 are made while state 3 is being written: they keep their RDDs, and so does the batch after them its lineage."""
+    made = Made(8)
+    rdds = [made.state.getOrCompute(at(batch)) for batch in range(1, 6)]
+    made.state.written(at(3), lambda: pytest.fail("read"))
+    assert made.records(6) == list(range(6))
+    assert [made.state.getOrCompute(at(batch)) for batch in range(1, 6)] == rdds
+    assert made.state.computed == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_state_is_due_too_when_its_lineage_is_long() -> None:
+    """An interval of a minute has six hundred batches of 100 ms."""
+    made = Made(70, every=1000)
+    made.records(70)
+    assert [batch for batch in range(1, 71) if made.state.is_due(at(batch))] == [*range(30, 46), *range(75, 71)]
 
 
 def test_numbers_are_given_in_the_order_in_which_streams_with_state_are_made() -> None:
@@ -190,24 +193,47 @@ def test_numbers_are_given_in_the_order_in_which_streams_with_state_are_made() -
     assert [FakeStateDStream(source, STEP).state_id for _ in range(2)] == ["s0", "s1"]
 
 
-def test_every_thirtieth_of_many_batches_made_at_once_cuts_the_lineage_and_keeps_its_blocks_until_the_next_does() -> None:
-    """A downtime of hundreds of batches: with a lineage of hundreds Spark runs out of stack."""
+def test_while_states_cannot_be_written_a_local_checkpoint_cuts_the_lineage_and_keeps_its_blocks_until_the_next_does() -> None:
+    """With a lineage of hundreds Spark runs out of stack."""
     made = Made(100)
     made.records(100)
     rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 101)]
-    assert [number for number, rdd in enumerate(rdds, start=1) if rdd.cut] == [30, 60, 90]
-    made.host.graph.clear_metadata(at(59))
-    assert not rdds[29].unpersisted and all(rdd.unpersisted for rdd in rdds[:29])
-    assert at(30) in made.state.generated_times
-    made.host.graph.clear_metadata(at(62))
-    assert rdds[29].unpersisted and not rdds[59].unpersisted
+    assert [number for number, rdd in enumerate(rdds, start=1) if rdd.cut] == [45, 90]
+    made.host.graph.clear_metadata(at(89))
+    assert not rdds[44].unpersisted and all(rdd.unpersisted for rdd in rdds[:44])
+    assert at(45) in made.state.generated_times
+    made.host.graph.clear_metadata(at(92))
+    assert rdds[44].unpersisted and not rdds[89].unpersisted
+
+
+def test_batch_times_that_were_never_planned_make_no_lineage_longer() -> None:
+    made = Made(100, without=set(range(10, 90)))
+    rdds: list[Any] = [made.state.getOrCompute(at(batch)) for batch in range(1, 101)]
+    assert [rdd for rdd in rdds if rdd is not None and rdd.cut] == []
+
+
+def test_no_state_goes_back_unless_all_can() -> None:
+    made = Made(40)
+    other = FakeStateDStream(made.state, STEP)
+    made.host.graph.add_output_stream(ForEachDStream(other, lambda _time, _rdd: None))
+    made.host.graph.initialize(ZERO)
+    other.getOrCompute(at(30))
+    made.state.written(at(20), lambda: FakeRDD(range(20)))
+
+    def unreadable() -> FakeRDD:
+        raise StorageError("the store is away")
+
+    other.written(at(20), unreadable)
+    before = made.state.generated_times
+    assert not made.host.graph.go_back()
+    assert made.state.generated_times == before
 
 
 def test_lost_blocks_are_made_anew_from_what_was_written() -> None:
     made = Made(40)
     made.records(35)
     made.state.written(at(20), lambda: FakeRDD(range(20)))
-    made.state.go_back()
+    assert made.host.graph.go_back()
     assert made.state.generated_times[-1] == at(20)
     assert made.records(40) == list(range(40))
     assert made.state.computed.count(21) == 2 and made.state.computed.count(20) == 1
@@ -218,38 +244,58 @@ def test_what_was_written_is_no_help_without_the_plans_of_all_batches_after_it()
     made.records(35)
     made.state.written(at(3), lambda: pytest.fail("read"))
     made.input.clear_metadata(at(40))
-    made.state.go_back()
+    assert not made.host.graph.go_back()
     assert made.state.generated_times[-1] == at(35)
 
 
-def test_files_that_tasks_may_have_to_read_yet_are_named_until_a_state_was_written_that_was_made_of_them() -> None:
-    """A batch was made of state 5 while state 6, made of what was before, was being written: 6 is there, and the batch needs 5."""
-    made = Made(planned=9, every=2)
-    for batch in range(1, 7):
-        made.records(batch)
-    made.state.state_at(at(5))
-    made.state.written(at(5), lambda: FakeRDD([5]))
-    assert made.state.states_to_read(at(6)) == set()
-    made.state.state_at(at(6))
-    made.records(7)
-    made.state.written(at(6), lambda: FakeRDD([6]))
-    assert made.state.states_to_read(at(7)) == {at(5)}
-    made.records(8)
-    assert made.state.states_to_read(at(9)) == {at(5)}, "outputs need not have read all of it"
-    made.state.state_at(at(8))
-    made.state.written(at(8), lambda: FakeRDD([8]))
-    assert made.state.states_to_read(at(9)) == set()
+def test_what_was_written_is_no_help_either_when_only_the_newest_states_are_remembered() -> None:
+    made = Made(60, every=2)
+    made.records(50)
+    made.state.written(at(20), lambda: pytest.fail("read"))
+    made.host.graph.clear_metadata(at(50))
+    assert not made.host.graph.go_back()
+    assert made.state.generated_times[-1] == at(50)
 
 
-def test_files_of_a_state_that_a_batch_was_made_of_are_named_until_it_ends_though_later_ones_are_made_of_another() -> None:
-    made = Made(planned=9, every=1)
-    for batch in range(1, 4):
-        made.records(batch)
-        made.state.state_at(at(batch))
-        made.state.written(at(batch), lambda: FakeRDD([0]))
+def stand_on(made: Made, batch: int) -> None:
+    """The state of a batch is written, and the next batch is made of it."""
+    made.state.written(at(batch), lambda: FakeRDD([batch]))
+    made.records(batch + 1)
+
+
+def test_files_that_batches_may_have_to_read_are_named_until_those_have_ended_and_younger_ones_are_made_of_newer_files() -> None:
+    made = Made(planned=12, every=4)
     made.records(4)
-    made.state._lineage.unread = {at(1): at(3), at(3): at(4)}
-    assert (made.state.states_to_read(at(3)), made.state.states_to_read(at(4))) == ({at(1), at(3)}, {at(3)})
+    stand_on(made, 4)
+    made.records(6)
+    assert made.state.states_to_read(at(5), {at(5), at(6)}) == {at(4)}
+    assert made.state.states_to_read(at(4), {at(4), at(5)}) == {ZERO, at(4)}, "batch 4 holds the RDD from which its state was written"
+    made.state.written(at(6), lambda: FakeRDD([6]))
+    assert made.state.states_to_read(at(7), set()) == {at(4)}, "the newest state is made of it"
+    made.records(7)
+    assert made.state.states_to_read(at(8), set()) == {at(6)}
+    assert made.state.states_to_read(at(6), set()) == {at(4), at(6)}
+
+
+def test_files_that_a_failed_batch_reads_are_named_until_it_has_succeeded() -> None:
+    made = Made(planned=12, every=4)
+    made.records(2)
+    stand_on(made, 2)
+    made.records(6)
+    stand_on(made, 6)
+    made.records(9)
+    assert made.state.states_to_read(at(10), {at(4)}) == {at(2), at(6)}
+    assert made.state.states_to_read(at(10), set()) == {at(6)}
+
+
+def test_windows_over_a_state_keep_the_files_that_it_is_computed_from() -> None:
+    made = Made(planned=12, every=4, window=3)
+    made.records(2)
+    stand_on(made, 2)
+    made.records(6)
+    stand_on(made, 6)
+    assert made.state.states_to_read(at(8), set()) == {at(2), at(6)}
+    assert made.state.states_to_read(at(10), set()) == {at(6)}
 
 
 # -- with Spark's RDD checkpoints in place of a checkpoint directory of the StreamingContext

@@ -149,3 +149,12 @@ def test_an_inverse_that_is_no_function_is_refused_at_the_call_with_the_order_of
         stream.reduceByKeyAndWindow(operator.add, 10, 2)
     with pytest.raises(TypeError, match=r"invReduceFunc must be a function or None, it is 10\. .*invReduceFunc=None"):
         stream.reduceByWindow(operator.add, 10, 2, 2)
+
+
+@pytest.mark.parametrize("window", [0.1, 1], ids=repr)
+@pytest.mark.parametrize("reduced", ["reduceByKeyAndWindow", "reduceByWindow"])
+def test_a_window_that_cannot_be_is_refused_before_a_function_that_is_none(reduced: str, window: float) -> None:
+    """As pyspark's own suite has it (test_reduce_by_invalid_window): batches of half a second."""
+    stream: Any = LogInput(FakeHost({}, 500), [])
+    with pytest.raises(ValueError, match=r"duration of a windowed stream \(100 ms\) must be a positive multiple"):
+        getattr(stream, reduced)(None, None, window, 0.1)

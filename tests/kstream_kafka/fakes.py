@@ -67,6 +67,7 @@ class FakeConsumer:
         self.assigned: list[tuple[str, int, int, int | None]] = []
         self.asked: list[int] = []
         self.assignments = 0
+        self.reconnected = 0
         self.unassigned = 0
         self.closed = False
         self.now = 0.0
@@ -78,6 +79,9 @@ class FakeConsumer:
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
         self.assigned += begins
         self.assignments += 1
+
+    def reconnect(self) -> None:
+        self.reconnected += 1
 
     def unassign(self) -> None:
         self.unassigned += 1
@@ -128,6 +132,8 @@ class FakeClient:
     asked: list[str] = field(default_factory=list)
     closed: bool = False
     failure: Exception | None = None
+    silent_about: set[str] = field(default_factory=set)
+    """Topics about which the brokers do not answer by name."""
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
         self.asked.append("partitions")
@@ -136,6 +142,10 @@ class FakeClient:
         if missing:
             raise UnknownTopicError(missing, len(topics))
         return {p for p in self.logs if subscription.wants(p[0])}
+
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        self.asked.append("describe")
+        return {topic: frozenset(n for t, n in self.logs if t == topic) for topic in topics if topic not in self.silent_about}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         self.asked.append("ids")

@@ -51,7 +51,6 @@ class Observed:
     def start(self) -> Observed:
         self.observers.start(self.driver.engine)
         self.driver.engine.open()
-        self.observers.opened(self.driver.engine)
         self.driver.start()
         return self
 

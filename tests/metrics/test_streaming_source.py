@@ -22,6 +22,7 @@ from kstream.metrics.families import FAMILIES
 from kstream.metrics.measured_store import StoreFigures
 from kstream.metrics.metrics_listener import MetricsListener
 from kstream.metrics.streaming_source import EngineFigures, StreamingSource
+from kstream.scheduler.input_lags import InputLags
 from tests.metrics.scraped import values_of
 
 AT = Time(60_000)
@@ -32,10 +33,14 @@ class Shown:
 
     def __init__(self, most: int = 1000) -> None:
         self.listener = MetricsListener()
+        self.unfinished: set[Time] = set()
+        self.lags = InputLags(lambda: self.unfinished, None)
         self.engine = EngineFigures()
         self.now_ms = AT.milliseconds
         self.registry = CollectorRegistry()
-        self.registry.register(StreamingSource(self._status, lambda: self.engine, self.listener, StoreFigures(), most))
+        self.registry.register(
+            StreamingSource(self._status, lambda: replace(self.engine, lags=self.lags.lags()), self.listener, StoreFigures(), most)
+        )
 
     def _status(self) -> DriverStatus:
         return DriverStatus("job", 1, "host", 1, 0, self.now_ms, Duration(1000))
@@ -43,6 +48,8 @@ class Shown:
     def batch(self, *sources: StreamInputInfo, reason: str | None = None) -> None:
         output = OutputOperationInfo(AT, 0, "foreachRDD", "", 0, 0, reason)
         info = BatchInfo(AT, {source.stream_id: source for source in sources}, AT.milliseconds, None, None, {0: output})
+        self.lags.planned(AT, sources, AT.milliseconds)
+        self.unfinished = set() if reason is None else {AT}
         self.listener.onBatchSubmitted(StreamingListenerBatchSubmitted(info))
         self.listener.onBatchCompleted(StreamingListenerBatchCompleted(info))
 
@@ -90,6 +97,17 @@ def test_the_lag_is_there_by_partition_topic_and_input() -> None:
     }
 
 
+def test_a_batch_that_has_failed_counts_for_the_lag_and_not_as_unplanned() -> None:
+    shown = Shown()
+    failed = source(0, {"orders-0": 5}, startOffset={"orders": {"0": 90}})
+    shown.batch(failed, reason="ValueError: no")
+    values = shown.values()
+    assert (values['kstream_input_lag_records{input="0"}'], values['kstream_input_unplanned_records{input="0"}']) == (15, 5)
+    shown.batch(failed)
+    values = shown.values()
+    assert (values['kstream_input_lag_records{input="0"}'], values['kstream_input_unplanned_records{input="0"}']) == (5, 5)
+
+
 def test_above_the_limit_partitions_are_counted_by_topic_and_topics_by_input() -> None:
     for most, partitions, topics in (4, 4, 3), (3, 0, 3), (2, 0, 0), (0, 0, 0):
         shown = Shown(most)
@@ -103,7 +121,7 @@ def test_a_scrape_computes_the_lag_of_no_partition_that_it_does_not_show(monkeyp
     """Twenty thousand of them took a scrape a tenth of a second."""
     shown = Shown(most=3)
     shown.batch(*LAGS)
-    monkeypatch.setattr("kstream.metrics.log_lag.PartitionLag", None)
+    monkeypatch.setattr("kstream.batch.log_lag.PartitionLag", None)
     assert shown.values()['kstream_topic_lag_records{input="0",topic="orders"}'] == 12
 
 
@@ -127,7 +145,7 @@ def test_a_batch_goes_through_no_partition_and_a_scrape_does_it_once() -> None:
 
 def test_the_lag_after_a_downtime_counts_the_downtime() -> None:
     shown = Shown()
-    shown.listener.continues_after(AT - Duration(40_000))
+    shown.lags = InputLags(set, AT - Duration(40_000))
     shown.batch(source(0, {"orders-0": 5}))
     assert shown.values()['kstream_input_lag_seconds{input="0"}'] == 40
 

@@ -208,13 +208,13 @@ def test_empty_batches_that_are_late_do_not_stop_the_reading() -> None:
     for number, records in (1, 0), (2, 5):
         stream.control.planned(at(number), [OffsetRange(*A, 0, records)], {A: 10})
     assert stream.control.admit(at(5), {A: 5}, {A: 10}, [at(1), at(2)]) == {A: 10}
-    assert stream.control.admit(at(5), {A: 5}, {A: 10}, [at(2)]) == {A: 5}
+    assert stream.control.admit(at(5), {A: 5}, {A: 10}, [at(2), at(3)]) == {A: 5}
 
 
 def test_batches_that_run_side_by_side_are_not_late() -> None:
     stream = Admitting(backpressure=True, concurrent_jobs=3)
-    assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(3), at(4)]) == {A: 10}
-    assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(2), at(3), at(4)]) == {A: 0}
+    assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(2), at(3), at(4)]) == {A: 10}
+    assert stream.control.admit(at(5), {A: 0}, {A: 10}, [at(1), at(2), at(3), at(4)]) == {A: 0}
 
 
 def test_the_maximum_rate_is_the_reason_if_it_is_below_the_rate_of_back_pressure() -> None:

@@ -36,6 +36,11 @@ def test_an_overhead_of_most_of_the_interval_lets_a_batch_run_twice_as_long() ->
     assert found.fitting() == 800
 
 
+def test_pauses_of_the_machine_are_no_overhead_that_lets_a_batch_run_longer() -> None:
+    """The smaller batches took longer, so no record seems to cost anything. No batch is faster than its overhead: 400 ms at most."""
+    assert speed((200, 400), (100, 900), (100, 900)).target_ms == BUDGET
+
+
 def test_records_that_cost_nothing_that_can_be_seen_are_doubled() -> None:
     assert speed((100, 600), (200, 600)).fitting() == GROWTH * 200
 

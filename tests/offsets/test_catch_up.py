@@ -199,6 +199,22 @@ def test_a_batch_takes_nothing_while_an_earlier_one_is_late() -> None:
     assert stream.plan(7) == 850
 
 
+def test_a_batch_that_has_ended_makes_no_other_late_while_its_completion_is_stored() -> None:
+    """It is open until then, and the stream has heard of its end before."""
+    stream = Catching(10_000)
+    stream.plan(1)
+    stream.catch_up.completed(ended(1, 100, 100), 0, "")
+    assert [stream.plan(2), stream.plan(3)] == [850, 850]
+
+
+def test_a_first_batch_that_has_ended_without_a_speed_is_not_waited_for_while_its_completion_is_stored() -> None:
+    stream = Catching(10_000)
+    stream.plan(1)
+    stream.catch_up.completed(ended(1, 100, -3000), 0, "")
+    assert not stream.catch_up.is_measuring(stream.open)
+    assert stream.plan(2) == 100
+
+
 def test_an_empty_batch_and_one_of_another_stream_show_no_speed() -> None:
     stream = Catching(10_000)
     stream.plan(1)
@@ -235,25 +251,33 @@ def test_a_pending_batch_that_ends_before_the_first_plan_leaves_the_time_to_a_la
         stream.catch_up.completed(ended(0, 500, 500), 0, "Kafka[orders]")
         assert not caplog.records
         stream.plan(1)
-        stream.ends(1, 850, 850)
-    assert [record.message.split(":")[1].split(",")[0] for record in caplog.records] == [" 9250 records wait"]
+        stream.ends(1, 100, 100)
+    assert [record.message.split(":")[1].split(",")[0] for record in caplog.records] == [" 10000 records wait"]
 
 
-def test_a_first_batch_of_which_the_listeners_have_not_heard_is_waited_for() -> None:
-    """The scheduler knows of an end before the listeners know its speed."""
+def test_a_pending_batch_of_one_record_does_not_say_how_many_records_the_first_planned_one_may_have() -> None:
+    """Workers start in it. A second batch of one record, and then of two, made a restart take minutes."""
     stream = Catching(10_000)
+    stream.catch_up.completed(ended(0, 1, 20_000), 0, "Kafka[orders]")
     assert stream.plan(1) == 100
-    stream.open.clear()
-    assert [stream.plan(2), stream.plan(3)] == [0, 0]
+    stream.ends(1, 100, 200)
+    assert stream.plan(2) >= 200
+
+
+def test_while_the_first_batch_with_records_runs_the_stream_is_measuring() -> None:
+    stream = Catching(10_000)
+    assert not stream.catch_up.is_measuring(stream.open)
+    stream.plan(1)
+    assert stream.catch_up.is_measuring(stream.open) and not stream.catch_up.is_measuring(())
     stream.ends(1, 100, 100)
-    assert stream.plan(4) == 850
+    assert not stream.catch_up.is_measuring(stream.open)
 
 
-def test_a_first_batch_that_is_tried_again_is_not_waited_for_longer_than_for_a_late_one() -> None:
+def test_a_first_batch_that_is_tried_again_is_not_waited_for() -> None:
     stream = Catching(10_000)
     stream.plan(1)
     stream.open.clear()
-    assert [stream.plan(number) for number in (2, 3, 4)] == [0, 0, 100]
+    assert [stream.plan(number) for number in (2, 3)] == [100, 0]
 
 
 def test_a_batch_during_which_the_clock_was_set_back_shows_no_speed() -> None:
@@ -267,8 +291,8 @@ def test_batches_that_run_side_by_side_are_not_late() -> None:
     stream = Catching(10_000, jobs=4)
     stream.plan(1)
     stream.ends(1, 100, 100)
-    assert [stream.plan(number) for number in (2, 3, 4, 5)] == [850] * 4
-    assert stream.plan(6) == 0, "four run, and the first is late"
+    assert [stream.plan(number) for number in (2, 3, 4, 5, 6)] == [850] * 5
+    assert stream.plan(7) == 0, "four run, and one is next"
 
 
 # -- a whole backlog

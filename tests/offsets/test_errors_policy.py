@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from kstream.batch_time import Time
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError, DeadLetterNotStoredError, TooManyRecordErrorsError
-from kstream.offsets.errors_policy import NO_POLICY, OnRecordError, log_errors
+from kstream.offsets.errors_policy import NO_POLICY, OnRecordError, RecordErrorLog
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, errors_of, merge
+from kstream.testing import ManualClock
 
 KEY = "spark.streaming.kstream."
 PARSE, DECODE = ("map at job.py:7", "KeyError"), ("valueDecoder", "JSONDecodeError")
@@ -114,11 +116,71 @@ def test_a_report_tells_of_errors_only_if_there_are_any() -> None:
     assert told.to_plain() == {"errors": {("t", 0, 0): {PARSE: (1, "x")}}}
 
 
+# -- the log
+
+
+class Log:
+    """The lines about record errors, on a clock of its own."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, policy: OnRecordError | None = None) -> None:
+        self._caplog, self._policy = caplog, policy or OnRecordError("skip", None, 0.1)
+        self.clock = ManualClock()
+        self._log = RecordErrorLog(logging.getLogger("kstream.test"), self.clock.monotonic_ms)
+
+    def batch(self, time_ms: int, **records: int) -> list[str]:
+        """The lines that a batch adds. `records`: letter of a kind → how many records failed."""
+        kinds = {PARSE if kind == "p" else DECODE: (n, f"t-0@{time_ms}: 'price'") for kind, n in records.items()}
+        return self.lines(lambda: self._log.note(Time(time_ms), kinds, self._policy))
+
+    def close(self) -> list[str]:
+        return self.lines(self._log.close)
+
+    def lines(self, body: Callable[[], None]) -> list[str]:
+        self._caplog.clear()
+        body()
+        return [record.getMessage() for record in self._caplog.records]
+
+
 def test_the_first_of_each_kind_is_logged_and_not_each_record(caplog: pytest.LogCaptureFixture) -> None:
-    kinds = {PARSE: (1000, "t-0@3: 'price'"), DECODE: (2, "t-1@4: Expecting value")}
+    log = Log(caplog, OnRecordError("dead-letter", "dead", 0.1))
     went = "and are in the dead-letter topic dead"
-    log_errors(Time(5000), kinds, OnRecordError("dead-letter", "dead", 0.1), logging.getLogger("kstream.test"))
-    assert [record.getMessage() for record in caplog.records] == [
-        f"batch 5000 ms, 1000 records failed in map at job.py:7 with KeyError {went}; the first: t-0@3: 'price'",
-        f"batch 5000 ms, 2 records failed in valueDecoder with JSONDecodeError {went}; the first: t-1@4: Expecting value",
+    assert log.batch(5000, p=1000, d=2) == [
+        f"batch 5000 ms, 1000 records failed in map at job.py:7 with KeyError {went}; the first: t-0@5000: 'price'",
+        f"batch 5000 ms, 2 records failed in valueDecoder with JSONDecodeError {went}; the first: t-0@5000: 'price'",
     ]
+
+
+def test_after_the_first_errors_of_a_kind_their_number_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log(caplog)
+    assert len(log.batch(1000, p=1)) == 1
+    log.clock.advance(20_000)
+    assert log.batch(2000, p=3) == [] and log.batch(3000, p=4) == []
+    (other,) = log.batch(4000, d=5)
+    assert "in valueDecoder with" in other
+    log.clock.advance(39_999)
+    assert log.batch(5000) == []
+    log.clock.advance(1)
+    (line,) = log.batch(6000)
+    assert line == (
+        "batches 2000 ms to 3000 ms, 7 records failed in map at job.py:7 with KeyError and were skipped; the first: t-0@2000: 'price'"
+    )
+    log.clock.advance(30_000)
+    assert log.batch(7000, p=2) == []
+
+
+def test_after_a_minute_without_errors_of_a_kind_the_next_one_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log(caplog)
+    log.batch(1000, p=1)
+    log.clock.advance(60_000)
+    assert log.batch(2000) == []
+    assert log.batch(3000, p=1) == [
+        "batch 3000 ms, 1 records failed in map at job.py:7 with KeyError and were skipped; the first: t-0@3000: 'price'"
+    ]
+
+
+def test_at_the_end_of_the_stream_nothing_is_left_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log(caplog)
+    log.batch(1000, p=1)
+    log.batch(2000, p=2)
+    assert ["batch 2000 ms, 2 records" in line for line in log.close()] == [True]
+    assert log.close() == [] and len(log.batch(3000, p=1)) == 1 and len(log.batch(4000, p=1)) == 1

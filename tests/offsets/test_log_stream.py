@@ -66,6 +66,10 @@ def test_the_stored_form_has_the_name_of_the_log_and_every_range() -> None:
     assert on.plan(batch_time(1)).encode() == {"log": "memory", "ranges": [["t", 0, 0, 1], ["t", 1, 0, 0]]}
 
 
+def test_the_log_of_a_start_has_the_next_offset_of_each_partition() -> None:
+    assert started(MemoryLog({A: [(0, "a")], B: []}), "latest").position_text() == "t-0 at 1, t-1 at 0"
+
+
 @pytest.mark.parametrize(
     ("start", "begin"),
     [("earliest", 1), ("latest", 4), ("-2", 2), ("-9", 1), ({A: 3}, 3), ("1970-01-01T00:00:00.020Z", 2), ("1970-01-02T00:00:00Z", 4)],

@@ -20,6 +20,11 @@ def test_KD7_without_backpressure_each_partition_gets_the_maximum_rate():
     assert max_messages(parts(0, 0), parts(50, 50), limits) == parts(10, 10)
 
 
+def test_a_maximum_of_zero_is_no_limit_for_its_partition_alone():
+    limits = RateLimits(batch_ms=100, max_rate=at_most(100, 0))
+    assert max_messages(parts(0, 0), parts(50, 50), limits) == parts(10, 50)
+
+
 def test_KD8_no_lag_at_all_means_no_limit_rather_than_a_division_by_zero():
     limits = RateLimits(batch_ms=100, max_rate=at_most(100, 100), estimate=100)
     assert max_messages(parts(0, 0), parts(0, 0), limits) is None

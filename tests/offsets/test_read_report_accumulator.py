@@ -140,6 +140,16 @@ def test_of_a_batch_that_is_read_again_without_a_record_only_the_losses_stay(mee
     assert meeting.report.take(1) == {"counts": {}, **lost(5)}
 
 
+def test_the_letters_of_a_batch_are_those_of_all_its_tasks_and_stay_when_it_is_read_again(meeting: Meeting) -> None:
+    report, decode, parse = meeting.report, ("t", 0, "valueDecoder"), ("t", 0, "map at job.py:7")
+    for letters in {decode: {5}}, {decode: {7}, parse: {5}}:
+        report.accumulator.add({1: {"letters": letters}})
+    report.drop_counts(1)
+    assert report.letters(1) == {decode: {5, 7}, parse: {5}} and report.letters(2) == {}
+    report.letters(1)[decode].add(9)
+    assert report.letters(1)[decode] == {5, 7}
+
+
 def test_a_report_whose_reader_fails_is_there_when_it_is_asked_for_again(meeting: Meeting) -> None:
     report = meeting.report
     start = ("t", 0, 0)

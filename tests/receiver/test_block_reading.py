@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kstream.errors import BlocksLostError
+from kstream.errors import BlocksLostError, RpcError, StorageError
 from kstream.receiver.block_reading import BlockLocations, Replica, read_block
 from kstream.receiver.block_store import BlockStore, encode_block
 from kstream.receiver.block_writer import chunks_of, dumps_plain
@@ -92,3 +93,32 @@ def test_a_log_whose_file_is_gone_says_so(world: World, tmp_path: Path) -> None:
         file.unlink()
     with pytest.raises(BlocksLostError, match=r"is lost: .*; the write-ahead log: .* is not there"):
         read_block(place, CREDENTIALS)
+
+
+def test_a_block_in_a_log_whose_store_is_away_is_not_lost(world: World) -> None:
+    """Where lost blocks are tolerated, a moment without the store once dropped records that were durable."""
+    place, calls = world.block("b", (), logged=True), list[int]()
+
+    def away_once(handle: WriteAheadLogRecordHandle) -> bytes:
+        calls.append(1)
+        if len(calls) == 1:
+            raise StorageError("503 Slow Down", path="receivedData")
+        return world.read_log(handle)
+
+    place = replace(place, log=away_once)
+    with pytest.raises(StorageError, match="503"):
+        read_block(place, CREDENTIALS)
+    assert list(read_block(place, CREDENTIALS)) == ["b", "log"]
+
+
+def test_a_block_of_a_store_that_answers_with_a_failure_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, get = world.block("b", (0,), logged=False), BlockStore.get
+
+    def refused(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(BlockStore, "get", refused)
+    with pytest.raises(RpcError, match="Too many open files"):
+        read_block(place, CREDENTIALS)
+    monkeypatch.setattr(BlockStore, "get", get)
+    assert list(read_block(place, CREDENTIALS)) == ["b", "store 0"]

@@ -62,6 +62,23 @@ def test_a_store_keeps_blocks_for_whoever_has_the_token(executor: Executor) -> N
         client_of(find_or_start(executor.order), RpcCredentials.new()).get("input-0-x-1")
 
 
+def test_a_store_finds_modules_whose_path_is_relative_to_the_folder_of_the_worker(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster --py-files puts `./kstream.zip` on the path of a worker, and the store runs in another folder."""
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "sent_store.py").write_text(
+        f"import runpy\nrunpy.run_module({block_store_process._MODULE!r}, run_name='__main__')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("./sent")
+    monkeypatch.setattr(sys, "path", ["./sent", *sys.path[1:]])
+    monkeypatch.setattr(block_store_process, "_MODULE", "sent_store")
+    client = client_of(find_or_start(executor.order))
+    client.put("input-0-x-1", [b"one"], "memory")
+    assert client.get("input-0-x-1") == [b"one"]
+
+
 def test_of_many_workers_that_ask_at_once_one_starts_the_store(executor: Executor) -> None:
     found: list[StoreAddress] = []
     asking = [threading.Thread(target=lambda: found.append(find_or_start(executor.order))) for _ in range(6)]

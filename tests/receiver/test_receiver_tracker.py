@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from kstream import Receiver
+from kstream.errors import ReceiverNotStartedError
 from kstream.receiver import messages
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
-from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
+from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig, TaskEnded
 from kstream.testing import ManualClock
 from tests.receivers import executors_of
 
@@ -33,7 +34,7 @@ class Runner:
     def __init__(self, *executors: str) -> None:
         self.living = [ExecutorLocation(f"host{executor}", executor) for executor in executors]
         self.runs: list[tuple[int, int, list[Location]]] = []
-        self.endings: dict[tuple[int, int], Callable[[str], None]] = {}
+        self.endings: dict[tuple[int, int], TaskEnded] = {}
         self.cancelled: list[int] = []
         self.stores_started = 0
         self.stores_forgotten: list[str] = []
@@ -42,7 +43,7 @@ class Runner:
     def executors(self) -> list[ExecutorLocation]:
         return list(self.living)
 
-    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: Callable[[str], None]) -> None:
+    def run(self, receiver: Receiver, stream_id: int, run: int, candidates: Sequence[Location], ended: TaskEnded) -> None:
         with self.changed:
             self.runs.append((stream_id, run, list(candidates)))
             self.endings[stream_id, run] = ended
@@ -76,7 +77,8 @@ class World:
         made = {stream: receiver() for stream in range(receivers)}
         config = ReceiverTrackerConfig(restart_delay_ms=0)
         self.tracker = ReceiverTracker(made, self.runner, self.blocks, ManualClock(1000), self.events.append, config)
-        self.tracker.start()
+        self.failures: list[ReceiverNotStartedError] = []
+        self.tracker.start(self.failures.append)
         self.runner.wait(receivers)
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
@@ -487,3 +489,136 @@ def test_once_the_receivers_have_been_stopped_no_block_is_taken_that_no_batch_wo
     stopping.join(PATIENCE)
     assert not world.add("c", "1")
     assert [block.block_id for block in world.blocks.get_unallocated_blocks(0)] == ["a", "b"]
+
+
+# -- receivers that never start
+
+NO_MODULE = "KStreamError: the block store of this executor did not come up: No module named 'kstream'"
+
+
+def task_raises(world: World, run: int) -> None:
+    """The task raises before the receiver has registered. On a cluster Spark then makes an attempt that ends at once."""
+    world.ask(messages.REPORT_ERROR, stream=0, run=run, message="Error starting receiver 0", error=NO_MODULE, ends=True)
+    world.runner.endings[0, run]("")
+
+
+def task_raises_in_local_mode(world: World, run: int) -> None:
+    world.ask(messages.REPORT_ERROR, stream=0, run=run, message="Error starting receiver 0", error=NO_MODULE, ends=True)
+    world.runner.endings[0, run](f"kstream.errors.{NO_MODULE}", True)
+
+
+def on_start_raises(world: World, run: int) -> None:
+    world.register(run=run)
+    world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=run, message="Error starting receiver 0", error=NO_MODULE)
+    world.runner.endings[0, run]("")
+
+
+def worker_cannot_load_it(world: World, run: int) -> None:
+    world.runner.endings[0, run](NO_MODULE, True)
+
+
+def after_runs(world: World, runs: Iterator[int], count: int, end: Callable[[World, int], None]) -> list[ReceiverNotStartedError]:
+    """The failures of the job after so many more runs that end so. Returns when the next run has begun."""
+    for _ in range(count):
+        run = next(runs)
+        end(world, run)
+        world.runner.wait(run + 1)
+    return world.failures
+
+
+@pytest.mark.parametrize(
+    ("end", "heard"),
+    [
+        (task_raises, ["Error"]),
+        (task_raises_in_local_mode, ["Error"]),
+        (on_start_raises, ["Started", "Stopped"]),
+        (worker_cannot_load_it, ["Error"]),
+    ],
+)
+def test_ten_ends_by_an_exception_before_any_start_fail_the_job_once_and_listeners_hear_of_each(
+    end: Callable[[World, int], None], heard: list[str]
+) -> None:
+    world, runs = World(executors="1"), iter(range(1, 100))
+    assert after_runs(world, runs, 9, end) == []
+    (error,) = after_runs(world, runs, 1, end)
+    assert str(error).startswith(f"{NO_MODULE}. That is the last of 10 errors in a row") and error.facts["receiver"] == "Nothing-0"
+    assert after_runs(world, runs, 15, end) == [error], "it is tried on"
+    assert world.kinds() == heard * 25 and world.events[-1].receiverInfo().lastError() == NO_MODULE
+
+
+def test_executors_that_are_lost_and_refusals_fail_no_job() -> None:
+    world, runs = World(executors="12"), iter(range(1, 100))
+
+    def refused(world: World, run: int) -> None:
+        assert not world.register(run=run + 1)["accepted"]
+        world.runner.endings[0, run]("")
+
+    def lost(world: World, run: int) -> None:
+        world.runner.endings[0, run]("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)")
+
+    def lost_after_it_had_registered(world: World, run: int) -> None:
+        assert world.register(run=run)["accepted"]
+        lost(world, run)
+
+    for end in (refused, lost, lost_after_it_had_registered):
+        assert after_runs(world, runs, 20, end) == []
+
+
+def test_a_receiver_that_has_started_is_counted_anew_and_its_own_errors_fail_no_job() -> None:
+    world, runs = World(executors="1"), iter(range(1, 100))
+
+    def starts_then_stops(world: World, run: int) -> None:
+        world.register(run=run)
+        world.ask(messages.ON_START_RETURNED, stream=0, run=run - 1)
+        world.ask(messages.ON_START_RETURNED, stream=0, run=run)
+        world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=run, message="broken", error="ValueError: no")
+        world.runner.endings[0, run]("")
+
+    assert after_runs(world, runs, 9, task_raises) == []
+    assert after_runs(world, runs, 20, starts_then_stops) == []
+    assert after_runs(world, runs, 9, task_raises) == []
+    assert len(after_runs(world, runs, 1, task_raises)) == 1
+
+
+def test_a_receiver_that_stores_in_an_on_start_that_never_returns_has_started() -> None:
+    world, runs = World(executors="1"), iter(range(1, 100))
+
+    def stores_until_it_is_disconnected(world: World, run: int) -> None:
+        world.register(run=run)
+        assert world.add(f"block-{run}", "1", run=run)
+        world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=run, message="Error starting receiver 0", error="OSError: disconnected")
+        world.runner.endings[0, run]("")
+
+    assert after_runs(world, runs, 20, stores_until_it_is_disconnected) == []
+
+
+def test_a_restart_with_an_error_is_no_failed_start_when_the_executor_is_lost_later() -> None:
+    world, runs = World(executors="1"), iter(range(1, 100))
+
+    def restarts_then_is_lost(world: World, run: int) -> None:
+        world.register(run=run)
+        error = {"message": "the source is away", "error": "OSError: refused"}
+        world.ask(messages.DEREGISTER_RECEIVER, stream=0, run=run, ends=False, **error)
+        world.register(run=run)
+        world.runner.endings[0, run]("ExecutorLostFailure (executor 1 exited)")
+
+    assert after_runs(world, runs, 20, restarts_then_is_lost) == []
+
+
+def test_errors_that_end_no_run_and_those_of_earlier_runs_are_not_counted() -> None:
+    world, runs = World(executors="1"), iter(range(1, 100))
+
+    def only_reports(world: World, run: int) -> None:
+        for number, ends in ((run, False), (run - 1, True)):
+            world.ask(messages.REPORT_ERROR, stream=0, run=number, message="a fault", error="ValueError: no", ends=ends)
+        world.runner.endings[0, run]("")
+
+    assert after_runs(world, runs, 20, only_reports) == []
+
+
+def test_a_receiver_that_ends_by_an_exception_during_a_stop_fails_no_job() -> None:
+    world, runs = World(executors="1"), iter(range(1, 100))
+    assert after_runs(world, runs, 9, task_raises) == []
+    assert not world.tracker.stop(0)
+    task_raises(world, next(runs))
+    assert world.failures == []

@@ -10,8 +10,8 @@ import pytest
 from kstream.batch import Job, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
-from kstream.scheduler.batch_planner import InputInfoTracker
 from kstream.scheduler.completions import UnfinishedBatches
+from kstream.scheduler.input_info_tracker import InputInfoTracker
 from tests.context.test_waiter import NotedCondition
 
 

@@ -10,11 +10,12 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, names, read_log, take_epoch
 from kstream.checkpoint.interval_change import IntervalChange, read_change, write_change
 from kstream.checkpoint.offline import move_streams
-from kstream.errors import IntervalChangedError
+from kstream.errors import IntervalChangedError, StorageError
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost, FakeStateDStream
 from tests.harness import INTERVAL, START, Build, Driver, World, started, wait_for_timers
 from tests.scheduler.test_restart import at, failing
+from tests.stores import FaultyStore
 
 OLD, NEW = INTERVAL, 3 * INTERVAL
 ALLOW = "spark.streaming.kstream.recovery.allow"
@@ -152,12 +153,18 @@ def test_a_window_has_only_batches_of_the_new_interval() -> None:
     assert [world.records_by_time()[time] for time in times] == [(4,), (4, 5), (5, 6), (6, 7)]
 
 
-def with_state(every: int) -> Build:
+class Totals(FakeStateDStream):
+    """As the totals of a window with an inverse."""
+
+    survives_absence = False
+
+
+def with_state(every: int, kind: type[FakeStateDStream] = FakeStateDStream) -> Build:
     """A state of all records, written every so many batches."""
 
     def build(host: FakeHost, driver: Driver) -> None:
         interval = host.graph.batch_duration
-        state = FakeStateDStream(driver.input, interval)
+        state = kind(driver.input, interval)
         state.set_checkpoint_interval(interval * every)
         driver.output(state)
 
@@ -177,6 +184,19 @@ def test_a_state_goes_on_if_it_is_stored_as_of_the_last_batch(every: int) -> Non
     times.append(tick(last))
     last.stop()
     assert [world.records_by_time()[time] for time in times] == [tuple(range(n)) for n in range(5, 11)]
+
+
+def test_totals_of_a_window_begin_anew_also_if_they_are_stored_as_of_the_last_batch() -> None:
+    build = with_state(1, Totals)
+    world = lived(build=build)
+    assert any(names.parse_state(name) == (at_time(4), 1, "s0") for name in world.store.list(names.STATE))
+    driver = changed(world, at(4), build)
+    times = [tick(driver) for _ in range(2)]
+    driver.stop()
+    again = Driver(world, interval_ms=NEW, build=build).start()
+    times.append(tick(again))
+    again.stop()
+    assert [world.records_by_time()[time] for time in times] == [(4,), (4, 5), (4, 5, 6)]
 
 
 def test_a_state_that_is_older_than_the_last_batch_is_refused_with_what_to_do() -> None:
@@ -218,6 +238,24 @@ def test_a_driver_killed_in_the_first_batch_after_the_change_loses_nothing(point
     assert world.records_by_time()[1_005_000] == (0, 1, 2, 3, 4)
     assert world.records_by_time()[1_008_000] == (0, 1, 2, 3, 4, 5)
     assert [time for time in world.times() if time > at(4)][-2:] == [1_005_000, 1_008_000]
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+@pytest.mark.parametrize("verb", ["create", "delete"])
+def test_a_later_start_that_dies_while_it_writes_the_change_again_does_not_forget_it(verb: str, fault: str) -> None:
+    world = lived()
+    changed(world, at(4)).stop()
+    now = read_log(world.store).meta
+    assert now is not None and now.interval == Duration(NEW)
+    faulty = FaultyStore(world.store)
+    faulty.fault = lambda asked, name: fault if asked == verb and name.startswith(names.INTERVAL_CHANGES) else None
+    with pytest.raises(StorageError):
+        Driver(World(faulty, world.clock), interval_ms=NEW).start()
+    assert read_log(world.store).meta == now
+    driver = Driver(world, interval_ms=NEW).start()
+    assert tick(driver) == 1_005_000
+    driver.stop()
+    world.assert_exact()
 
 
 def test_a_record_that_a_fenced_driver_writes_late_does_not_count() -> None:

@@ -64,6 +64,25 @@ def test_batches_whose_ends_were_refused_do_not_run_again_at_a_restart() -> None
     assert len(world.times()) == 10
 
 
+def test_a_refused_end_that_is_stored_in_the_moment_it_is_kept_leaves_no_failed_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The generator's thread may write the completion before the thread that has kept it goes on: success must come last."""
+    world, faulty = faulty_world()
+    driver = started(world)
+    completions = driver.engine._scheduler.completions
+    keep, stored = completions._keep, list[int]()
+
+    def keep_and_retry(success: Any) -> None:
+        keep(success)
+        faulty.fault = works
+        stored.extend(completion.time.milliseconds for completion in completions.retry())
+
+    monkeypatch.setattr(completions, "_keep", keep_and_retry)
+    refused(driver, 1)
+    assert stored == [FIRST] and read_log(faulty.inner).pending == []
+    assert driver.engine.unfinished.all() == set() and Time(FIRST) not in driver.engine.unfinished
+    driver.stop()
+
+
 def test_the_message_says_who_tries_again() -> None:
     world, _ = faulty_world()
     driver = started(world)
@@ -156,7 +175,7 @@ def test_a_fenced_driver_writes_no_refused_end() -> None:
     gate()
     world.wait(lambda: FIRST in b.listener.completed())
     name = names.done(Time(FIRST), 1)
-    assert format.decode("done", faulty.inner.read(name), name)["epoch"] == 2
+    assert format.decode("done", faulty.inner.read(name), name, dict)["epoch"] == 2
     b.stop()
     world.assert_exact()
 

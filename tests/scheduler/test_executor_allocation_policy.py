@@ -200,8 +200,18 @@ def test_a_scaling_interval_without_a_unit_is_in_seconds(text: str, seconds: flo
 
 def test_a_start_warns_of_received_blocks_that_end_with_their_executors_and_of_too_low_a_maximum() -> None:
     low = ExecutorAllocationPolicy(max_executors=1)
-    lost, few = warnings_of(low, 2, has_log=False)
+    off = Settings({})
+    lost, few = warnings_of(off, low, 2, has_log=False)
     assert "data can be lost" in lost and "writeAheadLog.enable=true" in lost
     assert "maxExecutors is 1, less than the 2 receivers" in few
-    assert warnings_of(low, 2, has_log=True) == [few]
-    assert warnings_of(low, 0, has_log=False) == [] == warnings_of(low, 1, has_log=True)
+    assert warnings_of(off, low, 2, has_log=True) == [few]
+    assert warnings_of(off, low, 0, has_log=False) == [] == warnings_of(off, low, 1, has_log=True)
+
+
+def test_a_start_warns_of_receivers_under_sparks_own_dynamic_allocation_too() -> None:
+    on = {"spark.dynamicAllocation.enabled": "true", "spark.master": "spark://h:7077"}
+    (lost,) = warnings_of(Settings(on), None, 1, has_log=False)
+    assert lost.startswith("spark.dynamicAllocation.enabled is true: ") and "data can be lost" in lost
+    local = Settings({**on, "spark.master": "local[2]"})
+    assert warnings_of(Settings(on), None, 1, has_log=True) == [] == warnings_of(local, None, 1, has_log=False)
+    assert warnings_of(Settings(on), None, 0, has_log=False) == [] == warnings_of(Settings({}), None, 1, has_log=False)

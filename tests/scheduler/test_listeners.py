@@ -165,6 +165,7 @@ def test_failures_are_told_by_output(failing: set[int]) -> None:
     reasons = {i: op.failureReason() for i, op in info.outputOperationInfos().items() if op.failureReason() is not None}
     assert set(reasons) == failing
     assert all("Traceback" in reason and f"ValueError: output {index} failed" in reason for index, reason in reasons.items())
+    driver.settle()
     assert sorted(str(e) for _, e in driver.errors) == [f"output {index} failed" for index in sorted(failing)]
 
 

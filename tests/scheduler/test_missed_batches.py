@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
 from kstream.checkpoint import read_log
-from kstream.scheduler.missed_batches import GRACE_MS, PostponedBatches
+from kstream.scheduler.missed_batches import GRACE_MS, MissedBatches
 from tests.harness import INTERVAL, START, World
 from tests.scheduler.test_retries import MINUTE, POLICY, RETRIES, NoCompletion, Sink, SinkAwayError, passes, running, succeeded
 
@@ -16,8 +16,12 @@ FIRST = START + INTERVAL
 FAILING = {Time(1000)}
 
 
-def postponed(*, hold: bool = False) -> PostponedBatches:
-    return PostponedBatches(Time(2000), Time(5000), FAILING, hold)
+def postponed(*, hold: bool = False) -> MissedBatches:
+    return MissedBatches(Time(2000), Time(5000), Duration(1000), FAILING, hold)
+
+
+def are_due(waiting: MissedBatches, unfinished: set[Time], running: set[Time], now_ms: int) -> bool:
+    return waiting.are_due(lambda: unfinished, lambda: running, now_ms)
 
 
 def broken(world: World, sink: Sink, conf: dict[str, str]) -> None:
@@ -30,26 +34,46 @@ def broken(world: World, sink: Sink, conf: dict[str, str]) -> None:
 
 
 def test_they_are_due_at_once_when_the_failing_batches_have_succeeded() -> None:
-    assert postponed().are_due(set(), set(), 0)
-    assert postponed(hold=True).are_due({Time(9000)}, {Time(9000)}, 0)
+    assert are_due(postponed(), set(), set(), 0)
+    assert are_due(postponed(hold=True), {Time(9000)}, {Time(9000)}, 0)
 
 
 def test_they_wait_while_a_failing_batch_runs() -> None:
-    assert not postponed().are_due(FAILING, FAILING, 0)
+    assert not are_due(postponed(), FAILING, FAILING, 0)
 
 
 def test_they_are_due_some_time_after_it_has_failed_again_because_the_program_lives_on() -> None:
     waiting = postponed()
-    assert not waiting.are_due(FAILING, FAILING, 0)
-    assert not waiting.are_due(FAILING, set(), 1000)
-    assert not waiting.are_due(FAILING, set(), 1000 + GRACE_MS - 1)
-    assert waiting.are_due(FAILING, set(), 1000 + GRACE_MS)
+    assert not are_due(waiting, FAILING, FAILING, 0)
+    assert not are_due(waiting, FAILING, set(), 1000)
+    assert not are_due(waiting, FAILING, set(), 1000 + GRACE_MS - 1)
+    assert are_due(waiting, FAILING, set(), 1000 + GRACE_MS)
+
+
+def test_the_time_begins_anew_when_it_runs_again_and_fails_again() -> None:
+    waiting = postponed()
+    assert not are_due(waiting, FAILING, set(), 1000)
+    assert not are_due(waiting, FAILING, FAILING, 2000)
+    assert not are_due(waiting, FAILING, set(), 9000)
+    assert not are_due(waiting, FAILING, set(), 9000 + GRACE_MS - 1)
+    assert are_due(waiting, FAILING, set(), 9000 + GRACE_MS)
 
 
 def test_under_hold_they_wait_until_it_has_succeeded() -> None:
     waiting = postponed(hold=True)
-    assert not waiting.are_due(FAILING, set(), 0)
-    assert not waiting.are_due(FAILING, set(), 1_000_000)
+    assert not are_due(waiting, FAILING, set(), 0)
+    assert not are_due(waiting, FAILING, set(), 1_000_000)
+
+
+def test_ticks_wait_behind_the_missed_batches_and_are_asked_about_when_those_are_planned() -> None:
+    missed = MissedBatches(Time(2000), Time(5000), Duration(1000), (), hold=False)
+    missed.select(missed.passed())
+    missed.add_tick(Time(5000))
+    missed.add_tick(Time(4000))  # the timer had ticked already when the batch was missed
+    assert missed.next == Time(2000)
+    for _ in range(3):
+        missed.planned()
+    assert missed.next is None and missed.passed() == [Time(5000)]
 
 
 def test_a_completion_that_was_refused_once_does_not_hold_them_up() -> None:

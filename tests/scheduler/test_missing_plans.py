@@ -334,7 +334,7 @@ class Removed(Schedule):
             self.store.files.pop(names.done(first, 1), None)
             newest = max(log.plans)
             plan = self.store.files[names.plan(newest, 1)]
-            fields = format.decode("plan", plan, "newest")
+            fields = format.decode("plan", plan, "newest", dict)
             self.store.files[names.plan(newest, 1)] = format.encode("plan", {**fields, "floor": first.milliseconds})
         self._start_driver()
         self._pause(5)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kstream import crash_point
+from kstream.batch import Batch, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.errors import FencedError, IntervalChangedError
@@ -122,6 +123,21 @@ def test_two_drivers_that_start_at_once_take_different_epochs_and_only_one_goes_
     world.assert_exact()
 
 
+def another_takes_over_and_the_first_runs_nothing_more(world: World, a: Driver, waited: int, gate: threading.Event) -> None:
+    """While driver `a` stands still before its second batch, another one runs this batch; then `gate` lets `a` go on."""
+    assert a.engine._generator._timer.stop(interrupt=True) == SECOND
+    b = started(world)
+    world.clock.wait_for_waiters()
+    world.clock.advance(waited)
+    world.wait(lambda: SECOND in b.listener.completed())
+    gate.set()
+    a.wait_error(FencedError)
+    a.stop(graceful=False, timeout=1)
+    assert [x.time for x in world.attempts if x.driver == a.number] == [FIRST]
+    b.stop()
+    world.assert_exact()
+
+
 @pytest.mark.parametrize("waited", [INTERVAL + 1, 10 * INTERVAL])
 def test_a_queued_job_of_a_stopped_driver_does_not_start_after_a_takeover(waited: int) -> None:
     world = World()
@@ -133,18 +149,27 @@ def test_a_queued_job_of_a_stopped_driver_does_not_start_after_a_takeover(waited
     a.tick_only(1)
     world.wait(lambda: len(a.listener.named("onBatchSubmitted")) == 2)
     world.clock.wait_for_waiters()
-    a_clock_stands = a.engine._generator._timer.stop(interrupt=True)
-    assert a_clock_stands == SECOND
-    b = started(world)
-    world.clock.wait_for_waiters()
-    world.clock.advance(waited)
-    world.wait(lambda: SECOND in b.listener.completed())
-    gate.set()
-    a.wait_error(FencedError)
-    a.stop(graceful=False, timeout=1)
-    assert [x.time for x in world.attempts if x.driver == a.number] == [FIRST]
-    b.stop()
-    world.assert_exact()
+    another_takes_over_and_the_first_runs_nothing_more(world, a, waited, gate)
+
+
+def test_a_job_of_a_driver_that_was_stopped_between_its_probe_and_its_submission_does_not_start_after_a_takeover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    a = started(world)
+    a.tick(1)
+    planner, reached, gate = a.engine._generator._planner, threading.Event(), threading.Event()
+    leave_out = planner._leave_out
+
+    def stopped(batch: Batch, failed: JobSet | None) -> None:
+        reached.set()
+        assert gate.wait(30)
+        leave_out(batch, failed)
+
+    monkeypatch.setattr(planner, "_leave_out", stopped)
+    a.tick_only(1)
+    assert reached.wait(20)
+    another_takes_over_and_the_first_runs_nothing_more(world, a, INTERVAL + 1, gate)
 
 
 def test_a_fenced_driver_that_comes_back_much_later_disturbs_nobody() -> None:

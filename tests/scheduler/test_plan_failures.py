@@ -92,11 +92,11 @@ class LateStore(WrappedStore):
         self.down = False
         self.on_its_way: list[tuple[str, bytes]] = []
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         if self.down:
             self.on_its_way.append((name, data))
             raise StorageError("timed out", path=name)
-        super().create(name, data)
+        super().create(name, data, private=private)
 
     def arrive(self) -> list[str]:
         outcome = []

@@ -11,7 +11,6 @@ import pytest
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.errors import ConfigurationError
-from kstream.listener import StreamingListenerBatchCompleted
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.rate_estimator import RateEstimator
 from tests.harness import Driver, World
@@ -48,12 +47,9 @@ def controller(stream: Any, estimator: RateEstimator | None) -> RateController:
     return RateController(stream, estimator)
 
 
-def ended(
-    failure: str | None = None, stream: int = 0, begun: int | None = 1010, end: int | None = 1500, tries: int = 1
-) -> StreamingListenerBatchCompleted:
+def ended(failure: str | None = None, stream: int = 0, begun: int | None = 1010, end: int | None = 1500, tries: int = 1) -> BatchInfo:
     output = OutputOperationInfo(Time(1000), 0, "foreachRDD", "", begun, end, failure)
-    info = BatchInfo(Time(1000), {stream: StreamInputInfo(stream, 70)}, 1001, begun, end, {0: output}, tries)
-    return StreamingListenerBatchCompleted(info)
+    return BatchInfo(Time(1000), {stream: StreamInputInfo(stream, 70)}, 1001, begun, end, {0: output}, tries)
 
 
 def test_the_rate_after_each_batch_is_published_in_whole_records() -> None:
@@ -62,7 +58,7 @@ def test_the_rate_after_each_batch_is_published_in_whole_records() -> None:
     made = controller(stream, estimator)
     assert made.latest_rate == -1
     for _ in range(4):
-        made.onBatchCompleted(ended())
+        made.batch_completed(ended())
     assert stream.rates == [100, 200, 1] and made.latest_rate == 1
     assert estimator.asked[0] == (1500, 70, 490, 9) and stream.batches == [70] * 4
 
@@ -72,23 +68,23 @@ def test_the_rate_after_each_batch_is_published_in_whole_records() -> None:
     [ended(failure="ValueError"), ended(stream=7), ended(begun=None, end=None), ended(end=None), ended(tries=2)],
     ids=["failed", "another input", "no job", "not ended", "succeeded in its second try"],
 )
-def test_a_batch_that_shows_no_speed_of_the_stream_is_not_asked_about(event: StreamingListenerBatchCompleted) -> None:
+def test_a_batch_that_shows_no_speed_of_the_stream_is_not_asked_about(event: BatchInfo) -> None:
     estimator = Scripted(1)
-    controller(Input(), estimator).onBatchCompleted(event)
+    controller(Input(), estimator).batch_completed(event)
     assert estimator.asked == []
 
 
 def test_an_input_hears_of_its_batches_without_back_pressure_also_of_failed_and_retried_ones() -> None:
     stream = Input()
     for event in (ended(), ended(failure="ValueError"), ended(tries=2)):
-        controller(stream, None).onBatchCompleted(event)
+        controller(stream, None).batch_completed(event)
     assert stream.batches == [70] * 3 and stream.rates == []
 
 
 def test_a_failed_batch_and_one_of_a_second_try_give_no_rate() -> None:
     stream, estimator = Input(), Scripted()
     for event in (ended(failure="ValueError"), ended(tries=2)):
-        controller(stream, estimator).onBatchCompleted(event)
+        controller(stream, estimator).batch_completed(event)
     assert estimator.asked == [] and stream.rates == []
 
 
@@ -96,7 +92,7 @@ def test_a_failed_batch_and_one_of_a_second_try_give_no_rate() -> None:
 def test_a_rate_that_is_no_rate_is_a_warning_and_not_published(rate: float, caplog: pytest.LogCaptureFixture) -> None:
     stream = Input(3)
     with caplog.at_level(logging.WARNING, "kstream"):
-        controller(stream, Scripted(rate)).onBatchCompleted(ended(stream=3))
+        controller(stream, Scripted(rate)).batch_completed(ended(stream=3))
     assert "stream 3" in caplog.text and "keeps its rate" in caplog.text and stream.rates == []
 
 

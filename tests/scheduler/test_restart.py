@@ -6,6 +6,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from kstream.checkpoint import Meta, names, read_log, take_epoch
 from kstream.checkpoint.offline import forget_batch
 from kstream.checkpoint.reader import write_meta
 from kstream.errors import CorruptRecordError, NotRecoverableError, PlanFailedError
+from kstream.storage import LocalFileStore
 from kstream.testing import ManualClock
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World, started
@@ -131,6 +133,44 @@ def test_pending_batches_come_before_missed_ones_and_the_timer_goes_on_after_bot
     assert again.listener.completed() == [at(n) for n in (1, 2, 3, 4, 5)]
 
 
+def told_of_starts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The messages about where a start begins or goes on, and the end of batches that it makes up for."""
+    return [text for text in (r.getMessage() for r in caplog.records) if text.startswith(("checkpoint ", "the streams go on", "batches "))]
+
+
+def test_a_first_start_and_a_restart_tell_the_checkpoint_the_epoch_and_where_each_stream_goes_on(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is absolute: a relative one in another working directory is another checkpoint, and a first start."""
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.INFO, logger="kstream")
+    world = World(LocalFileStore("checkpoint"))
+    world.produce(3)
+
+    def build(host: FakeHost, driver: Driver) -> None:
+        driver.output(driver.input.setName("orders"))
+
+    driver = started(world, build=build)
+    assert told_of_starts(caplog) == [
+        f"checkpoint {tmp_path}/checkpoint: first start, as epoch 1. The streams begin:\n  stream 'orders': log at 0"
+    ]
+    driver.tick(2)
+    driver.stop()
+    caplog.clear()
+    again = started(world, build=build)
+    assert told_of_starts(caplog) == [
+        f"checkpoint {tmp_path}/checkpoint: the job continues after batch {at(1)} ms, as epoch 2",
+        "the streams go on:\n  stream 'orders': log at 5",
+    ]
+    again.stop()
+
+
+def test_a_first_start_without_a_checkpoint_tells_of_none(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kstream")
+    started(World(), checkpoint=False).stop()
+    assert told_of_starts(caplog) == []
+
+
 def test_the_log_of_a_restart_tells_what_it_makes_up_for(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     started(world).die_at(crash_point.RUNNING, produced=1)
@@ -140,9 +180,7 @@ def test_the_log_of_a_restart_tells_what_it_makes_up_for(caplog: pytest.LogCaptu
         world.wait(lambda: len(again.listener.completed()) == 3)
         again.stop()
     for line in (
-        f"batches during down time (2 batches): {at(2)} ms, {at(3)} ms",
-        f"batches pending processing (1 batches): {at(1)} ms",
-        f"batches to reschedule (3 batches): {at(1)} ms, {at(2)} ms, {at(3)} ms",
+        f"batches to reschedule: 3, 1 pending processing and 2 during down time: {at(1)} ms, {at(2)} ms, {at(3)} ms",
         f"restarted JobGenerator at {at(4)} ms",
         f"for time {at(2)} ms",
     ):

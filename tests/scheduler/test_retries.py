@@ -146,6 +146,24 @@ def test_when_the_retries_are_used_up_the_error_is_reported_once_and_the_failure
     assert read_log(world.store).pending == [Time(FIRST)]
 
 
+def test_neither_the_record_of_a_failure_nor_the_log_has_the_password_of_the_sink(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    class Refusing(Sink):
+        def write(self, time: int) -> None:
+            if time == FIRST:
+                raise SinkAwayError(f"could not connect: postgresql://app:hunter2@db/prod\nof batch {time}: password=hunter2")
+
+    driver = running(world, Refusing(), {RETRIES: "1"})
+    fails(driver)
+    passes(driver, 3 * MINUTE)
+    (record,) = world.store.list(names.FAILED)
+    stored = world.store.read(f"{names.FAILED}/{record}").decode()
+    assert "could not connect: postgresql://app:(secret)@db/prod\\nof batch" in stored and "hunter2" not in stored
+    assert "failed, try 1 of 2" in caplog.text and "failed again, try 3" in caplog.text and "app:(secret)@db" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 def test_a_batch_without_retries_left_is_tried_once_a_minute_while_the_driver_lives() -> None:
     world, sink = World(), Sink()
     driver = running(world, sink, {})
@@ -555,6 +573,29 @@ def test_under_hold_outputs_see_the_batches_in_their_order(jobs: str) -> None:
     sink.away = set()
     passes(driver, MINUTE)
     assert succeeded(world) == sorted(set(succeeded(world)))
+    world.assert_exact()
+
+
+def test_under_hold_the_order_stays_when_the_store_is_away_as_the_oldest_batch_starts() -> None:
+    world, sink = World(), Sink()
+    store = Away(world.store)
+    driver = running(world, sink, {RETRIES: "9", POLICY: "hold", TIMEOUT: "10min"}, store=store)
+    sink.away = {FIRST}
+    fails(driver)
+    for _ in range(3):
+        driver.tick_only(1)
+        driver.settle()
+    sink.away = set()
+
+    def away_after(time: int) -> None:
+        store.down = time == FIRST
+
+    driver.before_job = away_after
+    passes(driver, 8 * INTERVAL)
+    assert store.down and store.looks > 1 and succeeded(world) == [FIRST]
+    store.down = False
+    passes(driver, 2 * INTERVAL)
+    assert succeeded(world)[:4] == [FIRST, SECOND, THIRD, FOURTH]
     world.assert_exact()
 
 

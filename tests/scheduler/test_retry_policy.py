@@ -160,22 +160,21 @@ def test_under_continue_only_a_holding_batch_is_waited_for() -> None:
     held = HeldBatches(RetryPolicy())
     assert not held.must_wait(Time(2000), these(1000, 2000), ())
     assert held.must_wait(Time(2000), these(1000, 2000), {Time(1000)})
-    held.add(batch(2000))
-    assert held.must_wait(Time(3000), these(2000, 3000), ()), "the order stays"
 
 
-def test_held_batches_leave_in_their_order() -> None:
+def test_held_batches_leave_in_their_order_also_those_that_are_added_again() -> None:
+    held = HeldBatches(RetryPolicy())
+    for time in (2000, 3000, 4000):
+        held.add(batch(time))
+    first, second = held.take(), held.take()
+    held.add(second)
+    held.add(first)
+    assert [held.take().time for _ in range(3)] == [Time(2000), Time(3000), Time(4000)] and held.oldest is None
+
+
+def test_as_many_as_may_be_held_are_too_many_only_behind_a_failed_batch() -> None:
     held = HeldBatches(RetryPolicy(hold=True, max_held=2))
     held.add(batch(2000))
-    assert not held.is_full
+    assert not held.is_full(these(1000))
     held.add(batch(3000))
-    assert held.is_full
-    unfinished = {Time(1000), Time(2000), Time(3000)}
-    assert held.take(lambda: unfinished, ()) is None
-    unfinished.remove(Time(1000))
-    first = held.take(lambda: unfinished, ())
-    assert first is not None and first.time == Time(2000)
-    assert held.take(lambda: unfinished, ()) is None, "the one before it runs"
-    unfinished.remove(Time(2000))
-    assert held.take(lambda: unfinished, ()) is not None
-    assert held.take(lambda: unfinished, ()) is None
+    assert held.is_full(these(1000)) and not held.is_full(these())

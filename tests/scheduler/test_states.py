@@ -128,6 +128,17 @@ def test_state_that_cannot_be_written_fails_nothing_is_told_once_and_is_tried_wi
     assert world.records_by_time()[START + 6 * INTERVAL] == tuple(range(6))
 
 
+def test_files_of_a_state_that_could_not_be_written_as_a_whole_are_deleted() -> None:
+    world = World(FaultyStore(World().store))
+    writes = itertools.count()
+    world.store.fault = lambda verb, name: "before" if verb == "create" and name.startswith("state/") and next(writes) % 2 else None
+    driver = Driver(world, HISTORY, build=with_state(2)).start()
+    for _ in range(8):
+        driver.tick(1)
+    driver.stop()
+    assert next(writes) > 8 and times_of_files(world) == set()
+
+
 def test_a_batch_that_failed_runs_again_on_the_state_of_its_own_time_not_on_a_newer_one() -> None:
     world = World()
     driver = Driver(world, HISTORY, build=with_state(2)).start()

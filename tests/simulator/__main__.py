@@ -9,12 +9,13 @@ from tests.simulator.kafka import KafkaSource
 from tests.simulator.run import run_schedule, simulate
 from tests.simulator.schedule import Scenario
 from tests.simulator.source import MakeSource, NumberSource
+from tests.simulator.states import StatesSource
 
 
 @click.command()
 @click.option("--seed", default=0, show_default=True, help="The first seed.")
 @click.option("--schedules", default=1, show_default=True, help="How many, one seed each.")
-@click.option("--source", default="kafka", show_default=True, type=click.Choice(["numbers", "kafka"]), help="What is read.")
+@click.option("--source", default="kafka", show_default=True, type=click.Choice(["numbers", "kafka", "states"]), help="What is read.")
 @click.option("--processes", default=1, show_default=True, help="Run in so many processes.")
 def main(seed: int, schedules: int, source: str, processes: int) -> None:
     """Simulates drivers through crashes, takeovers, store faults and a moving outside. One seed is always the same story.
@@ -35,7 +36,7 @@ def main(seed: int, schedules: int, source: str, processes: int) -> None:
 
 
 def _source(name: str) -> MakeSource:
-    return {"numbers": NumberSource, "kafka": KafkaSource}[name]
+    return {"numbers": NumberSource, "kafka": KafkaSource, "states": StatesSource}[name]
 
 
 def _tell(seed: int, trace: list[str], broken: list[str]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Job, PlannedInput
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint import names
 from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.transformed_dstreams import ForEachDStream
@@ -15,6 +16,7 @@ from kstream.listener import StreamingListenerBus
 from tests.simulator.history import Attempt, Moved
 from tests.simulator.host import SimulatedEnvironment, SimulatedHost
 from tests.simulator.runtime import SimulatedClock, SimulatedRuntime
+from tests.simulator.source import JobSource
 from tests.simulator.store import StoreView
 from tests.simulator.strands import Strand
 
@@ -36,6 +38,8 @@ class SimulatedDriver:
         self.frozen = False
         self.fenced = False
         self.refused = False
+        self.has_reported = False
+        """Whether it has reported an error, such as that of a batch without retries left."""
         self._graceful = False
         self._data: dict[Time, Mapping[str, Any]] = {}
         self._let_in_at: dict[Time, tuple[int, int]] = {}
@@ -46,12 +50,14 @@ class SimulatedDriver:
         self.input = schedule.source.make_input(host, self)
         self._watch(self.input)
         host.graph.add_output_stream(ForEachDStream(self.input, self._output))
+        source = schedule.source
+        states = source.make_job(host, self.input, self) if isinstance(source, JobSource) else None
         if remember_ms:
             host.graph.remember(Duration(remember_ms))
-        store = StoreView(schedule.store, number, schedule.steps.point, self.note)
+        store = self.store()
         self.engine = Engine(
             host.settings, host.graph, self.clock, StreamingListenerBus(self._runtime), schedule.wrap_store(store),
-            SparkServices(SimulatedEnvironment(self._let_in)), EngineCallbacks(self._on_error, self._on_fenced), self._runtime,
+            SparkServices(SimulatedEnvironment(self._let_in), states), EngineCallbacks(self._on_error, self._on_fenced), self._runtime,
         )  # fmt: skip
 
     @property
@@ -99,6 +105,7 @@ class SimulatedDriver:
     def _on_error(self, message: str, error: BaseException) -> None:
         if isinstance(error, FencedError):
             self._fenced()
+        self.has_reported = True
         if not self.over:
             text = f"{message}: {self.said(error)}"
             self.schedule.history.trouble.append(text)
@@ -113,22 +120,21 @@ class SimulatedDriver:
         self.schedule.history.fenced.setdefault(self.number, self.schedule.history.next_step())
 
     def _let_in(self, job: Job) -> None:
-        """The job's thread has looked, where it must, and goes on to run it."""
+        """The job's thread has looked, where it must, and goes on to run it. Only the jobs of the first output are noted."""
+        if job.output_op_id:
+            return
         self._let_in_at[job.time] = (self.schedule.history.next_step(), self.schedule.steps.monotonic)
 
     def _output(self, time: Time, rdd: Any) -> None:
         """The user's function: reads all records, may fail, may take long."""
-        history, schedule = self.schedule.history, self.schedule
+        history = self.schedule.history
         data = self._data.get(time, {})
         attempt = Attempt(history.next_step(), self.number, time.milliseconds, data, *self._let_in_at[time])
         history.attempts.append(attempt)
         self.point(f"job of {time.milliseconds} begins")
         try:
-            attempt.read = tuple(schedule.source.records(rdd, self))
-            if schedule.chance(schedule.faults.slow_job):
-                self.sleep(schedule.rng.randrange(1, 4 * schedule.interval_ms))
-            if schedule.chance(schedule.faults.job):
-                raise JobFault("the user's function failed")
+            attempt.read = tuple(self.schedule.source.records(rdd, self))
+            self.work()
         except Exception as e:
             attempt.error = self.said(e)
             raise
@@ -150,7 +156,24 @@ class SimulatedDriver:
 
         stream.planned, stream.remember_plan = watched, remember
 
-    # -- for inputs (Surroundings)
+    # -- for inputs and jobs (JobSurroundings)
+
+    def pause(self) -> None:
+        self.schedule.steps.point()
+
+    def work(self) -> None:
+        schedule = self.schedule
+        if schedule.chance(schedule.faults.slow_job):
+            self.sleep(schedule.rng.randrange(1, 4 * schedule.interval_ms))
+        if schedule.chance(schedule.faults.job):
+            raise JobFault("the user's function failed")
+
+    def store(self) -> StoreView:
+        return StoreView(self.schedule.store, self.number, self.schedule.steps.point, self.note)
+
+    def is_succeeded(self) -> bool:
+        epochs = [epoch for name in self.schedule.store.files if (epoch := names.parse_epoch(name)) is not None]
+        return self.over or self.fenced or self.engine.epoch < max(epochs, default=0)
 
     def point(self, what: str) -> None:
         self.note(what)

@@ -90,6 +90,9 @@ class History:
     """At the end, by `read_log` of what is stored then."""
     pending_data: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     """What the plan of each pending batch of one input says, by the same reading."""
+    left: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
+    """Driver → what was pending after its graceful stop, when nothing was wrong any more. Without drivers that were fenced, or have
+    reported an error."""
     trouble: list[str] = field(default_factory=list[str])
     """What drivers said went wrong."""
     steps: int = 0

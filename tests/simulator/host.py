@@ -13,11 +13,21 @@ from kstream.dstream.graph import DStreamGraph
 
 
 class SimulatedHost:
-    """The `StreamHost` of one driver: settings and a graph. There is no SparkContext: an input's `rdd` must not need one."""
+    """The `StreamHost` of one driver: settings and a graph. There is no SparkContext unless the source gives one (`use_spark`)."""
 
     def __init__(self, conf: Mapping[str, str], interval_ms: int) -> None:
         self.settings = Settings(dict(conf))
         self.graph = DStreamGraph(Duration(interval_ms))
+        self._spark: Any = None
+        self._state_rdds: Any = None
+
+    def use_spark(self, spark: Any, state_rdds: Any) -> None:
+        """The SparkContext of this driver's streams, and the maker of the states of mapWithState."""
+        self._spark, self._state_rdds = spark, state_rdds
+
+    @property
+    def recorder(self) -> Any:
+        return self.graph.recorder
 
     @property
     def context(self) -> SimulatedHost:
@@ -25,11 +35,16 @@ class SimulatedHost:
 
     @property
     def sparkContext(self) -> Any:
-        raise RuntimeError("a simulated stream has no SparkContext")
+        return self._given(self._spark)
 
     @property
     def state_rdds(self) -> Any:
-        raise RuntimeError("a simulated stream has no SparkContext")
+        return self._given(self._state_rdds)
+
+    def _given(self, service: Any) -> Any:
+        if service is None:
+            raise RuntimeError("a simulated stream has no SparkContext")
+        return service
 
     def check_can_add(self, what: str) -> None:
         """Anything may be added."""

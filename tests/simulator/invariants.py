@@ -1,7 +1,8 @@
 """Invariants: what must hold of every schedule, whatever went wrong in it. Pure: a History in, lines about what is broken out.
 
 Some look at the outcome only – what jobs read, and what is stored at the end – and would catch a product built in any other way
-(`OUTCOME`); the others at the order in which things were done (`ORDER`). What a Source knows of its own records it checks itself.
+(`OUTCOME`); others at the order in which things were done (`ORDER`), or at what must be done at last (`PROGRESS`). What a Source knows
+of its own records it checks itself.
 """
 
 from __future__ import annotations
@@ -150,6 +151,15 @@ def batches_are_held_in_order(history: History) -> list[str]:
     return wrong
 
 
+def a_graceful_stop_leaves_nothing(history: History) -> list[str]:
+    """Once nothing is wrong any more, a driver that was not fenced and has reported no error works off all batches before it stops."""
+    return [
+        f"driver {driver} stopped gracefully with {len(pending)} batches pending, the oldest is {min(pending)}"
+        for driver, pending in history.left.items()
+        if pending
+    ]
+
+
 OUTCOME: tuple[Check, ...] = (
     one_content_per_batch_time,
     no_record_in_two_batches,
@@ -164,9 +174,10 @@ ORDER: tuple[Check, ...] = (
     who_runs_has_looked,
     what_is_done_stays_done,
 )
+PROGRESS: tuple[Check, ...] = (a_graceful_stop_leaves_nothing,)
 
 
-def violations(history: History, checks: Iterable[Check] = (*OUTCOME, *ORDER)) -> list[str]:
+def violations(history: History, checks: Iterable[Check] = (*OUTCOME, *ORDER, *PROGRESS)) -> list[str]:
     """Everything that is broken, each line with the name of its invariant."""
     return [f"{check.__name__}: {line}" for check in checks for line in check(history)]
 

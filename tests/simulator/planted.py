@@ -18,6 +18,7 @@ from kstream.context import checkpoint_opener
 from kstream.scheduler import job_generator
 from kstream.scheduler.batch_planner import BatchPlanner
 from kstream.scheduler.completions import Completions, UnfinishedBatches
+from kstream.scheduler.failed_batches import HeldBatches
 
 
 def cursor_moves_before_the_plan_is_durable(patch: pytest.MonkeyPatch) -> None:
@@ -57,6 +58,11 @@ def a_batch_between_two_tries_counts_as_ended(patch: pytest.MonkeyPatch) -> None
 
 def only_running_batches_hold_later_ones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(UnfinishedBatches, "all", lambda self: set(self._running))
+
+
+def a_batch_that_could_not_start_waits_behind_all_others(patch: pytest.MonkeyPatch) -> None:
+    """Under hold each of them waits for it."""
+    patch.setattr(HeldBatches, "add", lambda self, batch: self._held.append(batch))
 
 
 def a_retry_does_not_look_for_a_newer_writer(patch: pytest.MonkeyPatch) -> None:

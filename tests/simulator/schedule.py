@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from kstream import crash_point
-from kstream.checkpoint import read_log, settled
+from kstream.checkpoint import LogContents, read_log, settled
 from kstream.scheduler import missed_batches
 from kstream.scheduler.retry_policy import CONTINUE, FAILED_BATCH, HOLD, RETRIES
 from kstream.storage import FileStore
@@ -21,7 +21,7 @@ from tests.simulator.errors import SimulationStuckError
 from tests.simulator.faults import NO_FAULTS, Faults
 from tests.simulator.history import History
 from tests.simulator.runtime import SimulatedClock, Steps
-from tests.simulator.source import MakeSource, NumberSource
+from tests.simulator.source import JobSource, MakeSource, NumberSource
 from tests.simulator.store import SimulatedStore, StoreView
 from tests.simulator.strands import Strand, Strands
 
@@ -69,6 +69,8 @@ class Schedule:
             Strands(self._choose), lambda: self.chance(self._interrupts), START_MS + self.rng.randrange(scenario.interval_ms)
         )
         self.source = scenario.source(self.rng, SimulatedClock(self.steps))
+        if scenario.faults is None and isinstance(self.source, JobSource):
+            self.faults = self.store.faults = self.source.faults(self.faults, self.rng)
         self.store.now_ms = lambda: self.steps.monotonic
         jobs = str(self.rng.choice([1, 1, 2, 3]))
         # Without a history: in segments of fifty no plan of a short schedule would ever be removed.
@@ -96,7 +98,8 @@ class Schedule:
     def _live(self) -> None:
         """Start, act and die for a while; then heal, and let two drivers, one after the other, work and stop gracefully."""
         self._start_driver()
-        chaos_ms = self.scenario.chaos_ms or self.rng.randrange(4, 13) * self.interval_ms
+        intervals = self.source.intervals if isinstance(self.source, JobSource) else range(4, 13)
+        chaos_ms = self.scenario.chaos_ms or self.rng.randrange(intervals.start, intervals.stop) * self.interval_ms
         self._pause(chaos_ms)
         self._heal()
         for last in (False, True):
@@ -106,6 +109,8 @@ class Schedule:
             self._pause(3 * self.interval_ms if not last else self.interval_ms)
             driver.ask_to_stop(graceful=True)
             self.steps.wait(lambda driver=driver: driver.over, 60 * self.interval_ms)
+            if not driver.has_reported and not driver.fenced:
+                self.history.left[driver.number] = frozenset(time.milliseconds for time in self._contents().pending)
 
     def _pause(self, milliseconds: int) -> None:
         """Lets everybody else live for so long."""
@@ -148,8 +153,11 @@ class Schedule:
         if any(s.killed for s in self.steps.strands.living):
             self.steps.strands.pause(lambda: not any(s.killed for s in self.steps.strands.living))
 
+    def _contents(self) -> LogContents:
+        return read_log(StoreView(self.store, 0, lambda: None, lambda _text: None))
+
     def _note_pending(self) -> None:
-        contents = read_log(StoreView(self.store, 0, lambda: None, lambda _text: None))
+        contents = self._contents()
         self.history.pending = frozenset(time.milliseconds for time in contents.pending)
         for time in contents.pending:
             for data in contents.plans[time].inputs.values():

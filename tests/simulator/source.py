@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream
+from kstream.storage import FileStore
+from tests.simulator.faults import Faults
 from tests.simulator.history import History
+from tests.simulator.host import SimulatedHost
 
 if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
@@ -62,6 +65,54 @@ class Source(Protocol):
 
     def check(self, history: History) -> list[str]:
         """What is wrong with the records, at the end, one line each; see `invariants` for what is checked besides."""
+        ...
+
+
+class JobSurroundings(Surroundings, Protocol):
+    """What the job of one driver may use besides."""
+
+    number: int
+    """The driver's."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the driver is dead, or has stopped."""
+        ...
+
+    def note(self, what: str) -> None:
+        """Writes a line."""
+        ...
+
+    def pause(self) -> None:
+        """As `point`, without a line."""
+        ...
+
+    def work(self) -> None:
+        """What an output function does besides reading: it may take long, and may fail."""
+        ...
+
+    def store(self) -> FileStore:
+        """The checkpoint's store, for the tasks of this driver."""
+        ...
+
+    def is_succeeded(self) -> bool:
+        """Whether a later driver has taken over, or this one is dead: it may miss what its successor has removed."""
+        ...
+
+
+@runtime_checkable
+class JobSource(Source, Protocol):
+    """A Source whose drivers do more than read their input: streams, outputs and a Spark of its own."""
+
+    intervals: range
+    """For how many batch intervals the world acts."""
+
+    def faults(self, drawn: Faults, rng: random.Random) -> Faults:
+        """What may go wrong, from what a schedule of another source would have drawn."""
+        ...
+
+    def make_job(self, host: SimulatedHost, stream: InputDStream, surroundings: JobSurroundings) -> Callable[[FileStore, int], Any]:
+        """Adds the outputs of a new driver. Returns the maker of the writer of state, as `SparkServices.state_files`."""
         ...
 
 

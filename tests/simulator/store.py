@@ -101,7 +101,7 @@ class StoreView:
     def path(self, name: str) -> str:
         return f"{URL}/{name}"
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         self._write("create", name, data)
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:

@@ -9,20 +9,23 @@ from pathlib import Path
 
 from tests.simulator import NumberSource, Scenario, run_schedule
 from tests.simulator.kafka import KafkaSource
+from tests.simulator.states import StatesSource
 from tests.simulator.test_schedules import TAKEOVERS
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 import hashlib
 from tests.simulator.kafka import KafkaSource
+from tests.simulator.states import StatesSource
 from tests.simulator import Scenario, run_schedule
-for seed in range(40):
-    print(seed, hashlib.sha256("\\n".join(run_schedule(seed, Scenario(KafkaSource)).trace).encode()).hexdigest())
+for source, seeds in ((KafkaSource, 40), (StatesSource, 10)):
+    for seed in range(seeds):
+        print(seed, hashlib.sha256("\\n".join(run_schedule(seed, Scenario(source)).trace).encode()).hexdigest())
 """
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
-    for scenario in (Scenario(KafkaSource), Scenario(NumberSource, faults=TAKEOVERS)):
+    for scenario in (Scenario(KafkaSource), Scenario(NumberSource, faults=TAKEOVERS), Scenario(StatesSource)):
         for seed in range(15):
             first, again = run_schedule(seed, scenario), run_schedule(seed, scenario)
             assert first.trace == again.trace
@@ -36,7 +39,7 @@ def test_another_seed_is_another_story() -> None:
 
 def test_the_trace_does_not_depend_on_the_process_or_its_hash_seed() -> None:
     told = [traces_in_a_process_of(hash_seed) for hash_seed in ("1", "2")]
-    assert told[0] == told[1] and len(told[0].splitlines()) == 40
+    assert told[0] == told[1] and len(told[0].splitlines()) == 50
 
 
 def traces_in_a_process_of(hash_seed: str) -> str:

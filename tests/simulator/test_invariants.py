@@ -71,6 +71,10 @@ class Told:
         self.history.holds = True
         return self
 
+    def stops(self, driver: int, *left: int) -> Told:
+        self.history.left[driver] = frozenset(left)
+        return self
+
     def given_up(self, time: int) -> Told:
         self.history.given_up.add(time)
         return self
@@ -96,6 +100,7 @@ GOOD = {
     "a later batch beside one that failed, without hold": lambda: (
         Told().plan(1).look().run(1, read=None, error="away").plan(2).look().run(2).done(2).pending(1)
     ),
+    "a driver that leaves nothing": lambda: Told().plan(1).look().run(1).done(1).stops(1),
     "a starting point, done without a job": lambda: Told().plan(1).done(1).plan(2).look().run(2).done(2),
 }
 
@@ -127,6 +132,11 @@ BAD: list[tuple[Callable[[History], list[str]], Callable[[], Told], str]] = [
     (inv.what_is_done_stays_done, lambda: Told().run(1).run(1), "ran twice in driver 1"),
     (inv.batches_are_held_in_order, lambda: Told().holds().run(1, error="away").run(2), "batch 2 began in driver 1 before batch 1"),
     (inv.batches_are_held_in_order, lambda: Told().holds().run(1, finish=False).run(2, 2), "batch 2 began in driver 2 before batch 1"),
+    (
+        inv.a_graceful_stop_leaves_nothing,
+        lambda: Told().stops(1, 4, 3),
+        "driver 1 stopped gracefully with 2 batches pending, the oldest is 3",
+    ),
 ]
 
 
@@ -139,7 +149,7 @@ def test_a_bad_history_is_told_in_words(check: Callable[[History], list[str]], t
 
 
 def test_each_invariant_has_a_bad_history_here() -> None:
-    assert {check for check, _, _ in BAD} == {*inv.OUTCOME, *inv.ORDER}
+    assert {check for check, _, _ in BAD} == {*inv.OUTCOME, *inv.ORDER, *inv.PROGRESS}
 
 
 def test_a_completion_known_only_after_the_log_was_read_may_be_run_again() -> None:

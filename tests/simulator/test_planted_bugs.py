@@ -17,8 +17,8 @@ STANDSTILLS = Faults(crash=1.0, freeze=12.0, second=6.0, calm=2.0)
 """Several drivers, most of them frozen most of the time."""
 STRAYS = Faults(job=0.3, crash=1.0, freeze=8.0, second=6.0, calm=3.0)
 """Batches fail, and frozen drivers come back after others have gone on."""
-OVERTAKEN = Faults(job=0.3, slow_job=0.9, crash=1.0, freeze=2.0, second=12.0, calm=6.0)
-"""Most jobs take long, and other drivers take over while they run."""
+OVERTAKEN = Faults(job=0.4, slow_job=0.5, crash=1.0, freeze=4.0, second=12.0, calm=4.0)
+"""Many jobs fail or take long, drivers stand still, and others take over meanwhile."""
 CUT_OFF = Faults(write=0.25, kinds=("error", "lost"), job=0.3, crash=3.0, freeze=2.0, second=2.0, calm=4.0)
 """Batches fail, and clean-ups are cut off by errors of the store and deaths of drivers."""
 
@@ -70,6 +70,14 @@ def test_a_bug_planted_in_retries_or_hold_is_found_within_a_thousand_schedules(
     plant(monkeypatch)
     _, broken = first_seed_that_fails(Scenario(NumberSource, conf={RETRIES: "3", FAILED_BATCH: policy}))
     assert told_by in broken
+
+
+def test_a_batch_that_waits_behind_those_that_wait_for_it_is_found_within_a_thousand_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario(NumberSource, faults=Faults(read=0.1, job=0.3), conf={RETRIES: "3", FAILED_BATCH: HOLD})
+    assert [run_schedule(seed, scenario).broken for seed in range(30)] == [[]] * 30
+    planted.a_batch_that_could_not_start_waits_behind_all_others(monkeypatch)
+    _, broken = first_seed_that_fails(scenario, by=None)
+    assert broken == {"a_graceful_stop_leaves_nothing"}
 
 
 def test_a_retry_that_does_not_look_for_a_newer_writer_is_found_within_a_thousand_schedules(monkeypatch: pytest.MonkeyPatch) -> None:

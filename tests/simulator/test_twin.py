@@ -26,8 +26,8 @@ class Kept(WrappedStore):
         super().__init__(inner)
         self.created: dict[str, bytes] = {}
 
-    def create(self, name: str, data: bytes) -> None:
-        super().create(name, data)
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
+        super().create(name, data, private=private)
         self.created[name] = data
 
 
@@ -41,7 +41,7 @@ class Script(Schedule):
         for life in LIVES:
             self._start_driver()
             driver = self.drivers[-1]
-            self.steps.wait(lambda driver=driver: driver.state == "running")
+            self.steps.wait(lambda driver=driver: driver.state == "running" and is_on_time(driver))
             self._pause(1)  # or records would come at the very moment of a tick
             for records in life:
                 self.source.length += records
@@ -50,6 +50,12 @@ class Script(Schedule):
             self.steps.wait(lambda driver=driver: driver.over)
             self._pause(DOWN * INTERVAL - 1)
         self._end_all()
+
+
+def is_on_time(driver: Any) -> bool:
+    """Whether the missed batches of a driver are planned, and have ended."""
+    generator = driver.engine._generator
+    return generator._due._missed is None and not generator._unfinished.open()
 
 
 class NoSurroundings:
@@ -75,7 +81,7 @@ def on_threads() -> dict[str, bytes]:
     world.end = lambda driver, attempt: None
     for life in LIVES:
         driver = Driver(world, store=store, build=build).start()
-        world.wait(lambda driver=driver: not driver.engine._generator._unfinished.counts().running)
+        driver.settle()
         for records in life:
             source.length += records
             driver.tick()

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
+import pickle
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
 
+from kstream.batch_time import Time
+from kstream.dstream.arguments import with_time_and_key
+from kstream.dstream.state_dstreams import updated
 from kstream.errors import FencedError, is_of_a_task, where_of
-from kstream.spark.task_errors import in_task, users_error
+from kstream.rdd.map_with_state import MapWithState
+from kstream.spark.spark_context import active_spark_context
+from kstream.spark.state_rdds import SparkStateRDDs
+from kstream.spark.task_errors import give_key_of_failures, in_task, key_of_failures, users_error
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out, note_decoding, reading
 from kstream.worker.worker_failure import failure_in
 
 BAD = 7
+
+
+@pytest.fixture(autouse=True)
+def _key(sc: SparkContext) -> None:
+    give_key_of_failures(sc)
 
 
 class BadRecord(Exception):
@@ -130,7 +145,7 @@ def failed(sc: SparkContext, job: Callable[[RDD[Any]], Any], make: Callable[[int
 
 
 def known(error: Py4JJavaError) -> str:
-    failure = failure_in(str(error))
+    failure = failure_in(str(error), key_of_failures(active_spark_context()))
     assert failure is not None
     return in_task(failure)
 
@@ -168,11 +183,76 @@ def test_the_operation_is_named_with_the_line_of_the_users_function(sc: SparkCon
     assert known(failed(sc, LAST["all at once"][0])).startswith("foreachPartition of ")
 
 
+def total(values: list[int], state: int | None) -> int:
+    return (state or 0) + sum(check_value(v) for v in values)
+
+
+def counted(key: int, value: Any, state: Any) -> int:
+    return check_value(value)
+
+
+def add(a: int, b: int) -> int:
+    return check_value(a) + check_value(b)
+
+
+def new_state(rdd: RDD[Any]) -> None:
+    updated(rdd.context.emptyRDD(), rdd, with_time_and_key(total), Time(1000), 1).count()
+
+
+def mapped(rdd: RDD[Any]) -> None:
+    sc, at = rdd.context, Time(1000)
+    rdds = SparkStateRDDs(sc)
+    rdds.updated(rdd, rdds.initial([], 1, 1000), 1, MapWithState(counted, 1000, at.to_datetime(), None, False)).count()
+
+
+CALLED_BY_KSTREAM = {
+    "updateStateByKey": (new_state, "total", total),
+    "mapWithState": (mapped, "counted", counted),
+    "the reduce side of a window": (
+        lambda rdd: rdd.partitionBy(2).map(lambda r: (0, r[1])).aggregateByKey(0, lambda _, value: min(value, BAD), add, 1).count(),
+        "add",
+        add,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CALLED_BY_KSTREAM)
+def test_a_function_of_the_user_that_kstream_calls_is_named_with_its_line(sc: SparkContext, case: str) -> None:
+    job, name, function = CALLED_BY_KSTREAM[case]
+    assert f"function {name} of {__file__}:{function.__code__.co_firstlineno + 1}" in known(failed(sc, job))
+
+
 def test_the_users_exception_is_made_again_on_the_driver(sc: SparkContext) -> None:
     error = users_error(failed(sc, CERTAIN["map"]))
     assert type(error) is BadRecord and str(error) == "7 is bad" and where_of(error) == ""
     (words,) = getattr(error, "__notes__", [])
     assert words.splitlines()[-1].endswith("BadRecord: 7 is bad") and "in check" in words and "kstream-failure" not in words
+
+
+def test_a_record_with_the_line_of_a_failure_runs_no_code_in_the_driver(sc: SparkContext, tmp_path: Path) -> None:
+    """Also in a task without kstream's functions, whose worker adds no line of its own."""
+    loaded = tmp_path / "loaded"
+    pickled = base64.b64encode(pickle.dumps((ValueError, (), {}, (Touch(str(loaded)), ())))).decode()
+    values = json.dumps({"type": "ValueError", "message": "no", "pickled": pickled})
+    record = f"x\nkstream-failure: {values}\nkstream-failure: {'0' * 64} {values}"
+
+    def parse(text: str) -> int:
+        raise ValueError(f"cannot parse {text}")
+
+    with pytest.raises(Py4JJavaError) as caught:
+        sc.parallelize([record], 1).map(parse).count()
+    told = users_error(caught.value)
+    assert isinstance(told, ValueError) and str(told).startswith("cannot parse x") and not loaded.exists()
+
+
+class Touch:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return open, (self.path, "w")
 
 
 def test_an_exception_that_cannot_be_made_again_stays_sparks_with_its_notes(sc: SparkContext) -> None:

@@ -38,5 +38,30 @@ def test_a_silenced_jvm_logs_nothing_more_and_changes_no_level_by_which_spark_ke
     assert "a line before" in done.stderr and "a line after" not in done.stderr and "a detail" not in done.stderr
 
 
+TRACES = """
+from pyspark import SparkConf, SparkContext
+
+from kstream.spark.jvm_log import quiet_failed_tasks
+
+sc = SparkContext(conf=SparkConf().setMaster("local[1]").setAppName("quiet").set("spark.ui.enabled", "false"))
+quiet_failed_tasks(sc)
+logger = sc._jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.Some")
+for message in ("Exception in connection from /127.0.0.1:38122", "Failed to update accumulator 0 (org) for task 0", "something else"):
+    logger.error(message, sc._jvm.java.io.IOException("reset"))
+"""
+
+
+def test_what_spark_says_of_a_connection_that_has_ended_is_one_line_and_other_errors_keep_their_traces() -> None:
+    """A killed executor, or a killed driver, brought dozens of lines of netty."""
+    done = subprocess.run([sys.executable, "-c", TRACES], capture_output=True, text=True, timeout=300, check=True)
+    lines = [line for line in done.stderr.splitlines() if " ERROR Some: " in line or line.startswith(("java.", "\tat "))]
+    assert [line.partition(" Some: ")[2] for line in lines[:3]] == [
+        "Exception in connection from /127.0.0.1:38122",
+        "Failed to update accumulator 0 (org) for task 0",
+        "something else",
+    ], done.stderr
+    assert lines[3] == "java.io.IOException: reset" and lines[4].startswith("\tat "), done.stderr
+
+
 def test_nothing_is_silenced_before_there_is_a_context() -> None:
     silence_jvm(None)

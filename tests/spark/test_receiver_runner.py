@@ -65,13 +65,18 @@ class Unloadable:
         return missing, ()
 
 
-def test_the_reason_of_a_failed_task_is_the_last_line_of_what_its_worker_said(sc: SparkContext) -> None:
+def test_the_reason_of_a_failed_task_is_the_last_line_of_what_its_worker_said_and_is_logged(
+    sc: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
     ended = threading.Event()
-    reasons: list[str] = []
+    ends: list[tuple[str, bool]] = []
     receiver: Any = Unloadable()
-    SparkReceiverRunner(sc, NOTHING).run(receiver, 0, 1, [], lambda reason: (reasons.append(reason), ended.set())[1])
+    SparkReceiverRunner(sc, NOTHING).run(receiver, 0, 1, [], lambda *end: (ends.append(end), ended.set())[1])
     assert ended.wait(6 * PATIENCE), "a worker is started first"
-    assert reasons == ["kstream.errors.MissingDependencyError: this receiver needs a package"]
+    said = "kstream.errors.MissingDependencyError: this receiver needs a package"
+    assert ends == [(said, True)]
+    (logged,) = [record for record in caplog.records if record.name.startswith("kstream")]
+    assert logged.getMessage() == f"the task of receiver 0 has failed: {said}" and logged.exc_info is None
 
 
 class Runtime:
@@ -120,3 +125,14 @@ def test_the_executors_with_a_store_are_counted_under_the_lock_only() -> None:
     runner._start_missing_stores = lambda: None
     runner._with_store = Guarded({"a"})
     runner.start_stores(1)
+
+
+def test_stores_that_cannot_be_started_are_told_in_one_line_with_the_error_of_their_worker(
+    sc: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = SparkReceiverRunner(sc, NOTHING)
+    runner.executors = lambda: [ExecutorLocation("host1", "1"), ExecutorLocation("host2", "2")]
+    runner._start_missing_stores()
+    (said,) = [record for record in caplog.records if record.name.startswith("kstream")]
+    assert said.getMessage().startswith("block stores could not be started on executors 1 (host1), 2 (host2): AttributeError: ")
+    assert "\n" not in said.getMessage() and said.exc_info is None

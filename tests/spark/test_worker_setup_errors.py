@@ -54,6 +54,26 @@ def test_a_module_that_only_the_driver_has_says_how_to_send_it() -> None:
     assert "--py-files" in str(error) and "PYSPARK_PYTHON" in str(error)
 
 
+IN_3_5 = "most recent failure: Lost task 0.3 in stage 2.0 (TID 6) (10.0.0.7 executor 4): org.apache.spark.api.python.PythonException"
+MISSING = "ModuleNotFoundError", "No module named 'tests.spark.helper'"
+
+
+@pytest.mark.parametrize(
+    ("text", "failure", "where"),
+    [
+        ("", WorkerFailure(*MISSING, worker="h1, /opt/py/bin/python"), "h1, /opt/py/bin/python"),
+        (IN_3_5, WorkerFailure(*MISSING), "10.0.0.7, /opt/py"),
+        ("", WorkerFailure(*MISSING), "/opt/py"),
+    ],
+    ids=["the worker has said it", "Spark 3.5 has", "neither"],
+)
+def test_the_error_of_a_missing_module_names_the_host_and_its_python(text: str, failure: WorkerFailure, where: str) -> None:
+    assert str(error_of_setup(text, failure, "/opt/py")) == (
+        f"the workers do not have the module tests.spark.helper, which the driver has (seen on {where}): install it in the Python of the "
+        "executors (PYSPARK_PYTHON), or send it with the job: --py-files, or sc.addPyFile"
+    )
+
+
 def test_a_module_that_nobody_has_is_the_users_own_error() -> None:
     assert error_of_setup("", WorkerFailure("ModuleNotFoundError", "No module named 'no_such_module_anywhere'")) is None
 

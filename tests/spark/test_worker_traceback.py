@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-from kstream.errors import add_note, add_worker_traceback, in_a_line, traceback_of
-from kstream.spark.task_errors import worker_traceback
+from kstream.errors import MissingDependencyError, add_note, add_worker_traceback, in_a_line, one_line, traceback_of
+from kstream.spark import task_errors
+from kstream.spark.task_errors import is_of_spark_alone, users_error, worker_traceback
+from kstream.worker.worker_failure import WorkerFailure
 
 WORKER = """Traceback (most recent call last):
   File "/opt/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
@@ -73,6 +77,81 @@ def test_an_error_is_told_in_one_line_by_the_last_of_its_words_or_the_first_of_i
     assert in_a_line(KeyError()) == "KeyError" and in_a_line(ValueError("boom\nmore")) == "ValueError: boom"
 
 
+def test_an_error_about_what_a_worker_said_is_told_itself_and_one_that_the_worker_raised_by_the_workers_words() -> None:
+    about = MissingDependencyError("the workers do not have the module helper", package="helper")
+    add_worker_traceback(about, "Traceback (most recent call last):\nModuleNotFoundError: No module named 'helper'")
+    assert in_a_line(about) == "MissingDependencyError: the workers do not have the module helper"
+    raised_there = MissingDependencyError("s3fs is needed", package="s3fs")
+    add_worker_traceback(raised_there, "Traceback (most recent call last):\nkstream.errors.MissingDependencyError: s3fs is needed")
+    assert in_a_line(raised_there) == "kstream.errors.MissingDependencyError: s3fs is needed"
+
+
+class Py4JJavaError(Exception):
+    """Named as py4j's, with its text."""
+
+
+FORGED = "2026-11-25 00:00:00 ERROR kstream.context: FORGED LINE"
+SEVERAL_LINES = {
+    "pydantic": "pydantic_core.ValidationError: 1 validation error for Order\nprice\n  Input should be a valid number\n    For further "
+    "information visit https://errors.pydantic.dev/2/v/float_parsing",
+    "hostile": f"ValueError: cannot parse x\r\n{FORGED}",
+    "hostile, as the end of a traceback": f'ValueError: cannot parse x\n  File "a.py", line 1, in f\n    f()\n{FORGED}',
+    "with a note": "KeyError: 'price'\nof the order 7",
+    "without a line at first": "OperationalError: \nconnection refused",
+    "without a message": "ZeroDivisionError",
+}
+FIRST_LINES = {
+    "pydantic": "pydantic_core.ValidationError: 1 validation error for Order",
+    "hostile": "ValueError: cannot parse x",
+    "hostile, as the end of a traceback": "ValueError: cannot parse x",
+    "with a note": "KeyError: 'price'",
+    "without a line at first": "OperationalError: connection refused",
+    "without a message": "ZeroDivisionError",
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL_LINES)
+@pytest.mark.parametrize("text", [SPARK_4, SPARK_3], ids=["Spark 4", "Spark 3.5"])
+def test_of_a_message_with_several_lines_the_first_one_is_told(case: str, text: str) -> None:
+    carried = Py4JJavaError(text.replace(WORKER.splitlines()[-1], SEVERAL_LINES[case]))
+    kind, colon, message = FIRST_LINES[case].partition(":")
+    assert one_line(carried) == f"{kind.rpartition('.')[2]} in a task{colon}{message}"
+    assert in_a_line(users_error(carried) or carried) == FIRST_LINES[case]
+
+
+@pytest.mark.parametrize("text", [SPARK_4, SPARK_3], ids=["Spark 4", "Spark 3.5"])
+def test_of_chained_exceptions_the_last_one_is_told(text: str) -> None:
+    both = f"{WORKER}\n\nThe above exception was the direct cause of the following exception:\n\n"
+    carried = Py4JJavaError(text.replace(WORKER, both + WORKER.replace("ValueError: invalid", "job.BadOrder: invalid")))
+    assert one_line(carried) == "BadOrder in a task: invalid literal for int() with base 10: 'x'"
+    assert users_error(carried) is None
+    assert in_a_line(carried) == "job.BadOrder: invalid literal for int() with base 10: 'x'"
+
+
+def test_what_the_worker_says_of_its_exception_is_told_whatever_the_message_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a group of exceptions, whose traceback is indented; a message may have the line of a failure itself."""
+    message = f"no\n{WorkerFailure('Evil', FORGED).to_line('')}\nTraceback (most recent call last):\n  x\n{FORGED}"
+    failure = WorkerFailure("__main__.Bad", message)
+    monkeypatch.setattr(task_errors, "key_of_failures", lambda _sc: "k3y")
+    carried = Py4JJavaError(SPARK_4.replace(WORKER.splitlines()[-1], f"Bad: {message}\n{failure.to_line('k3y')}"))
+    assert users_error(carried) is None
+    assert in_a_line(carried) == "Bad: no" and one_line(carried) == "Bad in a task: no"
+
+
+def test_of_an_error_of_the_driver_the_first_line_of_its_message_is_told() -> None:
+    for end in ("\n", "\r\n", "\r", "\x0b", "\u2028", "\x85"):
+        assert in_a_line(ValueError(f"boom{end}{FORGED}")) == one_line(ValueError(f"boom{end}{FORGED}")) == "ValueError: boom"
+
+
+def test_an_error_of_the_jvm_alone_is_told_with_its_reason_and_not_with_the_method_that_was_called() -> None:
+    error = Py4JJavaError(
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_6_0 not found!\nEither …\n\tat …\n"
+    )
+    said = "SparkException: [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_6_0 not found!"
+    assert in_a_line(error) == one_line(error) == said
+
+
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
     """The error with a traceback, as Spark's caller gets it."""
     try:
@@ -97,3 +176,12 @@ def test_the_traceback_of_an_error_of_the_jvm_alone_keeps_its_text() -> None:
     error = raised(RuntimeError(f"java.lang.OutOfMemoryError: heap\n{FRAMES}"))
     assert traceback_of(error).count("\tat ") == 30
     assert traceback_of(KeyError()) == "KeyError"
+
+
+@pytest.mark.parametrize("kind", [Py4JError, PySparkException])
+def test_an_error_of_spark_is_sparks_alone_if_no_worker_has_raised(kind: type[Exception]) -> None:
+    """A lost executor, a job that was cancelled."""
+    lost, raised = kind("ExecutorLostFailure"), kind("PythonException: …")
+    add_worker_traceback(raised, USERS)
+    assert is_of_spark_alone(lost) and not is_of_spark_alone(raised)
+    assert not is_of_spark_alone(MissingDependencyError("the workers do not have the module")) and not is_of_spark_alone(ValueError("x"))

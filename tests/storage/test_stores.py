@@ -35,7 +35,9 @@ class TestLocalFileStore(FileStoreContract):
         store.replace("graph", b"y", private=True)
         assert stat_mode(store.path("graph")) == 0o600 and store.read("graph") == b"y"
         assert stat_mode(store.path("open")) == 0o666 & ~umask()
-        assert opened.count(0o600) == 2
+        store.create("failed", b"x", private=True)
+        assert stat_mode(store.path("failed")) == 0o600 and store.read("failed") == b"x"
+        assert opened.count(0o600) == 3
 
 
 def stat_mode(path: str) -> int:

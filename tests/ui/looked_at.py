@@ -27,7 +27,6 @@ class LookedAt:
     def start(self) -> LookedAt:
         self.observers.start(self.driver.engine, self.driver.store)
         self.driver.engine.open()
-        self.observers.opened(self.driver.engine)
         self.driver.start()
         return self
 

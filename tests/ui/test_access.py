@@ -116,6 +116,17 @@ def test_many_clients_together_make_twenty_guesses_and_then_one_a_second() -> No
     assert verdicts == [Verdict.WRONG] * 3 + [Verdict.TOO_MANY] * 997
 
 
+def test_a_machine_that_is_up_for_days_allows_no_more_guesses_at_once() -> None:
+    clock = ManualClock(5 * 24 * 3600 * 1000)
+    check = TokenCheck("right", clock)
+    check.stop()
+    verdicts = [check.check(f"guess {n}", "10.0.0.9") for n in range(1000)]
+    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 980
+    clock.advance(5 * 24 * 3600 * 1000)
+    verdicts = [check.check(f"later guess {n}", "10.0.0.9") for n in range(1000)]
+    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 980
+
+
 def test_the_right_guess_is_told_from_no_other_one_once_there_were_too_many(undelayed: TokenCheck) -> None:
     for n in range(GUESSES):
         undelayed.check(f"guess {n}", "10.0.0.9")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
+from kstream.checkpoint.sign_of_life import judge
 from kstream.errors import TransientError
 from kstream.offsets.log_plan import LogPlan
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World
 from tests.offsets.memory_log import A, B, MemoryLog, MemoryStream
 from tests.receiver_driver import ReceiverDriver
+from tests.scheduler.test_states import with_state
 from tests.stores import CountingStore
 from tests.ui.looked_at import LookedAt
 
@@ -38,6 +41,10 @@ def looked_at() -> Iterator[Look]:
 
 def statuses(job: LookedAt) -> dict[int, str]:
     return {batch["batchId"]: batch["status"] for batch in job.get("batches")}
+
+
+def tries_of(job: LookedAt) -> dict[int, int]:
+    return {batch["batchId"]: batch["tries"] for batch in job.get("batches")}
 
 
 def agrees(job: LookedAt) -> None:
@@ -204,10 +211,10 @@ def test_each_try_of_a_batch_is_counted_before_the_batch_ends(looked_at: Look) -
     driver.tick_only(1)
     seen: list[int] = []
     for tries in (1, 2, 3):
-        driver.world.wait(lambda tries=tries: job.get(f"batches/{FIRST}")["tries"] == tries)
+        driver.world.wait(lambda tries=tries: tries_of(job).get(FIRST) == tries)
         driver.world.wait(lambda: driver.engine.unfinished.counts().retrying == 1)
         driver.settle()
-        seen.append(job.get(f"batches/{FIRST}")["tries"])
+        seen.append(tries_of(job)[FIRST])
         if tries == 3:
             away.clear()
         driver.clock.advance(1000 * 2**tries, wait=False)  # the next try is due
@@ -324,3 +331,23 @@ def test_an_outage_is_told_and_the_page_goes_on_while_brokers_are_away(looked_at
     (warning,) = (each for each in job.get("decisions") if each["kind"] == "warning")
     assert "the brokers do not answer" in warning["text"]
     assert job.get("statistics")["numTotalCompletedBatches"] == 1 and statuses(job) == {FIRST: "COMPLETED"}
+
+
+def test_a_state_that_cannot_be_written_is_told_by_page_metrics_and_status(looked_at: Look) -> None:
+    job = looked_at(driver=Driver(World(), build=with_state(2)))
+    job.start()
+
+    def refuse(*_: Any) -> Any:
+        raise OSError("no space left")
+
+    files = job.driver.engine._generator._parts.states._state_files()  # pyright: ignore
+    write, files.write = files.write, refuse
+    for _ in range(3):
+        job.driver.tick(1)
+    sentence = "failing: the state cannot be written, and each batch tries it again: OSError: no space left"
+    page = job.get("statistics")
+    assert (page["state"], page["stateText"], job.scrape()["kstream_state_write_failed"]) == ("failing", sentence, 1)
+    assert judge(job.observers.status(job.driver.engine)) == ("failing", sentence)
+    files.write = write
+    job.driver.tick(1)
+    assert (job.get("statistics")["state"], job.scrape()["kstream_state_write_failed"]) == ("running", 0)

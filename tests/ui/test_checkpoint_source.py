@@ -84,7 +84,9 @@ def test_batches_of_the_history_are_shown_after_those_of_the_log(monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(history, "SEGMENT", 2)
         leave(world)
-        left_checkpoint.started(world).kill()
+        cleaner = left_checkpoint.started(world)
+        world.wait(lambda: len(world.store.list("plans")) == 2)
+        cleaner.kill()
     assert sorted(time.milliseconds for time in read_log(world.store).plans) == [FAILED, PENDING]
     found = rows(source(world.store))
     assert [found[time]["status"] for time in sorted(found)] == [*["COMPLETED"] * 3, "FAILED", "COMPLETED", "FAILED", "COMPLETED"]
@@ -209,7 +211,7 @@ def test_without_a_status_record_the_state_is_unknown_and_what_it_would_tell_is_
 def with_delays(store: MemoryFileStore, time_ms: int, delays: list[int] | None) -> None:
     """Let the completion of a batch have these delays; None as an older kstream has written it."""
     (name,) = (f"done/{name}" for name in store.list("done") if name.startswith(f"{time_ms:015d}"))
-    fields = format.decode("done", store.read(name), name)
+    fields = format.decode("done", store.read(name), name, dict)
     fields = {key: value for key, value in fields.items() if key != "delays"}
     store.replace(name, format.encode("done", fields if delays is None else {**fields, "delays": delays}))
 
@@ -233,7 +235,15 @@ def test_lag_and_the_failed_operation_are_those_of_the_status_record(store: Memo
     assert (found[FINE]["schedulingDelay"], found[FINE]["processingTime"], found[FINE]["totalDelay"]) == (3, 40, 43), "of an older kstream"
     assert found[FAILED]["totalDelay"] is None
     assert page.lag() == [
-        {"stream": 0, "description": "Kafka[Subscribe[log]]", "records": 17, "seconds": None, "rateLimit": None, "topics": []}
+        {
+            "stream": 0,
+            "description": "Kafka[Subscribe[log]]",
+            "records": 17,
+            "unplanned": None,
+            "seconds": None,
+            "rateLimit": None,
+            "topics": [],
+        }
     ]
     batch = page.batch(FAILED)
     assert batch is not None and batch["inputs"][0]["description"] == "Kafka[Subscribe[log]]"
@@ -243,7 +253,7 @@ def test_lag_and_the_failed_operation_are_those_of_the_status_record(store: Memo
     assert (operation["outputOpId"], operation["name"], operation["status"]) == (0, "pprint at job.py:7", "FAILED")
     assert (operation["error"], operation["failureReason"]) == ("PoisonError: [20]", f"[20] in batch {FAILED}")
     assert [d["text"] for d in page.decisions() if d["kind"] == "limit"] == [
-        "stream 0: the last batch is limited by backpressure, 17 records are in no batch yet"
+        "stream 0: the newest batch is limited by backpressure, 17 records are in no batch yet"
     ]
 
 
@@ -258,10 +268,10 @@ def test_the_rate_that_a_driver_allows_is_that_of_its_status_record_while_it_liv
 
 def test_an_error_that_may_hold_a_secret_is_only_named(store: MemoryFileStore) -> None:
     name = names.failed(Time(FAILED), 5, 5)
-    fields = format.decode("failed", store.read(name), name)
+    fields = format.decode("failed", store.read(name), name, dict)
     store.replace(name, format.encode("failed", {**fields, "reason": "ValueError: password=hunter2\nin a job"}))
     page = source(store)
-    hidden = "ValueError: its text may hold a secret and is in the log of the driver only"
+    hidden = "ValueError: its text may hold a secret and is left out"
     assert rows(page)[FAILED]["firstFailureReason"] == hidden
     assert page.decisions()[0]["text"] == f"the batch failed: {hidden}"
 

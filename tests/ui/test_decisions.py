@@ -143,8 +143,8 @@ def test_a_warning_about_one_batch_names_it(decisions: Decisions, warnings: Logg
     ("text", "said"),
     [
         ("could not open s3://me:hunter2@bucket/x", "could not open s3://me:(secret)@bucket/x"),
-        ("password=hunter2 was refused: try again", "a line of this text may hold a secret and is in the log of the driver only"),
-        ('x: {"token": "hunter2"}', "x: its text may hold a secret and is in the log of the driver only"),
+        ("password=hunter2 was refused: try again", "a line of this text may hold a secret and is left out"),
+        ('x: {"token": "hunter2"}', "x: its text may hold a secret and is left out"),
     ],
 )
 def test_a_text_that_may_hold_a_secret_is_not_shown(decisions: Decisions, warnings: LoggedWarnings, text: str, said: str) -> None:

@@ -27,6 +27,7 @@ from kstream.listener import (
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.progress import metadata_of
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
+from kstream.scheduler.input_lags import InputLags
 from kstream.storage import MemoryFileStore
 from kstream.testing import ManualClock
 from kstream.ui import driver_ledger
@@ -51,6 +52,7 @@ class Sourced:
     def __init__(self, conf: dict[str, str] | None = None, store: Any = None) -> None:
         self.clock = ManualClock(0)
         self.listener = StreamingJobProgressListener(1000, 100)
+        self.lags = InputLags(set, None)
         self.status = STATUS
         self.figures = DriverFigures()
         self.asked: list[tuple[int, int]] = []
@@ -66,7 +68,7 @@ class Sourced:
             self.ledger,
             stored,
             lambda: self.status,
-            lambda: self.figures,
+            lambda: replace(self.figures, lags=self.lags.lags),
             links,
             "0.1.0",
         )
@@ -286,7 +288,7 @@ def test_decisions_of_executor_allocation_are_sentences() -> None:
 def test_the_lag_of_each_partition_is_that_of_the_newest_plan() -> None:
     made = Sourced()
     for number in range(3):
-        run_through(made.listener, info_of(number * 1000, source_of(12, begin=number * 10, behind=4)))
+        made.lags.planned(Time(number * 1000), [source_of(12, begin=number * 10, behind=4)], number * 1000)
     (lag,) = made.source.lag()
     assert (lag["records"], lag["description"], made.source.statistics()["lagRecords"]) == (48, "Kafka[Subscribe[orders]]", 48)
     (topic,) = lag["topics"]
@@ -301,7 +303,7 @@ def test_each_partition_tells_how_long_its_oldest_record_has_waited() -> None:
         ranges = [OffsetRange("orders", n, 10, 10) for n in range(2)]
         latest = {("orders", n): end for n, end in enumerate(ends)}
         source = StreamInputInfo(0, 0, metadata_of(ranges, latest, {}, "Kafka"))
-        run_through(made.listener, info_of(time_ms, source))
+        made.lags.planned(Time(time_ms), [source], time_ms)
     (lag,) = made.source.lag()
     partitions = lag["topics"][0]["partitions"]
     assert [(p["records"], p["seconds"]) for p in partitions] == [(0, 0.0), (10, 50.0)]
@@ -310,8 +312,8 @@ def test_each_partition_tells_how_long_its_oldest_record_has_waited() -> None:
 
 def test_the_rate_that_back_pressure_allows_now_is_that_of_each_input() -> None:
     made = Sourced()
-    run_through(made.listener, info_of(1000, source_of(1)))
-    run_through(made.listener, replace(info_of(2000), inputs={1: replace(source_of(1), stream_id=1)}))
+    made.lags.planned(Time(1000), [source_of(1)], 1000)
+    made.lags.planned(Time(2000), [replace(source_of(1), stream_id=1)], 2000)
     made.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "socket", True, "host-1", "0")))
     made.figures = DriverFigures(rates={1: 700, 2: 80})
     assert [(lag["stream"], lag["rateLimit"]) for lag in made.source.lag()] == [(0, None), (1, 700)]

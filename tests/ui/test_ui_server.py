@@ -124,6 +124,14 @@ def test_every_answer_has_the_headers_also_an_error(serve: Serve, source: FakeSo
     assert replies[3].headers["Allow"] == "GET"
 
 
+def test_no_other_site_shows_the_page_in_a_frame_and_nothing_comes_from_elsewhere() -> None:
+    """A frame lets another site take the clicks of a person for its own."""
+    policy = dict(part.split(" ", 1) for part in dict(HEADERS)["Content-Security-Policy"].split("; "))
+    assert policy["frame-ancestors"] == "'none'"
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert {value for key, value in policy.items() if key.endswith("-src") and key != "default-src"} == {"'self'"}
+
+
 def test_a_request_that_the_server_refuses_itself_is_answered_with_the_headers(serve: Serve) -> None:
     reply = ask(serve().port, "/", {f"X-{number}": "<script>" for number in range(200)})
     assert reply.status == 431 and has_all_headers(reply) and b"<script>" not in reply.body

@@ -54,7 +54,6 @@ def test_a_start_adds_the_progress_listener_and_a_stop_removes_it(page: UiSystem
 
 def test_what_was_never_started_is_stopped_without_harm(page: UiSystem, bus: StreamingListenerBus) -> None:
     assert page.url is None
-    page.continues_after(None)
     page.stop()
     assert bus._listeners == []
 

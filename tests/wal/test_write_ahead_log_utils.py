@@ -143,9 +143,9 @@ class StandingStore(WrappedStore):
         super().__init__(memory())
         self.go = threading.Event()
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
         assert self.go.wait(60)
-        super().create(name, data)
+        super().create(name, data, private=private)
 
 
 def test_the_batching_timeout_is_a_setting() -> None:

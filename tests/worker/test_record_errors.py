@@ -13,6 +13,7 @@ from kstream.worker import record_errors
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.record_errors import OTHER, ErrorLimit, ErrorsPolicy, TaskErrors, make_one_by_one
 from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, Step, failure_of, name_of
+from kstream.worker.stored_letters import StoredLetters
 
 DECODE = Step(VALUE_CONVERTER, "valueDecoder", "json.loads")
 PARSE = Step("TRANSFORMATION", "map at job.py:7", "job.parse")
@@ -86,6 +87,19 @@ def test_dead_letters_are_opened_by_the_first_one_and_flushed_at_the_end_of_the_
     assert letters.tasks == [3] and letters.flushed == 2
 
 
+def test_a_record_whose_letter_an_earlier_output_has_stored_is_counted_and_not_written_again() -> None:
+    letters = Letters()
+    stored: StoredLetters = {("orders", 0, DECODE.operator): {5}}
+    errors = TaskErrors(ErrorsPolicy(ANY_NUMBER, letters), 3, lambda: stored)
+    errors.tolerate(bad(), at(5), DECODE)
+    assert errors.count == 1 and letters.tasks == [] and errors.letters == {}
+    errors.tolerate(bad(), at(6), DECODE)
+    errors.tolerate(KeyError("price"), at(5), PARSE)
+    assert errors.count == 3
+    assert [(failure.record.offset, failure.step) for failure in letters.written] == [(6, DECODE), (5, PARSE)]
+    assert errors.letters == {("orders", 0, DECODE.operator): {6}, ("orders", 0, PARSE.operator): {5}}
+
+
 OTHERS = [DataLossError("gone"), MemoryError(), ImportError("no"), ConnectionResetError(), TimeoutError()]
 
 
@@ -157,6 +171,29 @@ def test_an_exception_without_a_message_of_its_own_is_described_nevertheless() -
             raise RuntimeError
 
     assert failure_of(Mute(), at(1), DECODE).message == "its message cannot be made: RuntimeError"
+
+
+def connect(url: str, cause: Exception | None = None) -> None:
+    raise ValueError(f"could not connect: {url}\ntoken=hunter2") from cause
+
+
+def test_neither_a_dead_letter_nor_the_log_repeats_the_password_that_an_exception_has_in_its_message() -> None:
+    letters = Letters()
+    errors = TaskErrors(ErrorsPolicy(ANY_NUMBER, letters))
+    cause = caught(lambda: connect("postgresql://app:hunter2@db/cause"))
+    errors.tolerate(caught(lambda: connect("postgresql://app:hunter2@db/prod", cause)), at(5), PARSE)
+    long = f"{'x' * 440}postgresql://app:{'hunter2' * 10}@db"
+    errors.tolerate(caught(lambda: connect(long)), at(6), PARSE)
+    assert errors.kinds[PARSE.operator, "ValueError"][1].startswith("orders-0@5: could not connect: postgresql://app:(secret)@db/prod ")
+    first, second = letters.written
+    assert first.message.startswith("could not connect: postgresql://app:(secret)@db/prod\n")
+    assert "ValueError: could not connect: postgresql://app:(secret)@db/cause" in first.stacktrace and "in connect" in first.stacktrace
+    assert "hunter2" not in repr([first, second, errors.kinds])
+
+
+def test_a_source_line_with_a_password_is_not_in_the_stack_trace() -> None:
+    trace = failure_of(caught(lambda: int("password='hunter2'")), at(1), PARSE).stacktrace
+    assert "hunter2" not in trace and "in <lambda>" in trace and trace.count("may hold a secret and is left out") == 2
 
 
 def test_functions_and_objects_are_named_with_their_modules() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import sys
 import threading
+import traceback
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from kstream.errors import PlanFailedError, StateError
+from kstream.worker import exception_hook
 from kstream.worker.exception_hook import failure_of as reported
 from kstream.worker.worker_failure import (
     MARK,
@@ -23,6 +28,8 @@ from kstream.worker.worker_failure import (
     pickled_exception,
     rebuilt_exception,
 )
+
+KEY = "k3y"
 
 
 class BadOrder(Exception):
@@ -44,8 +51,8 @@ def failure_of(error: BaseException) -> WorkerFailure:
 
 def carried(error: BaseException) -> Any:
     """The exception after its way through the text of Spark's error."""
-    text = f"Traceback (most recent call last):\n  …\nsomething\n{failure_of(error).to_line()}\n\n\tat org.apache.spark"
-    failure = failure_in(text)
+    text = f"Traceback (most recent call last):\n  …\nsomething\n{failure_of(error).to_line(KEY)}\n\n\tat org.apache.spark"
+    failure = failure_in(text, KEY)
     assert failure is not None
     return rebuilt_exception(failure)
 
@@ -104,8 +111,8 @@ def test_arguments_that_cannot_be_pickled_leave_the_class_and_the_text_or_nothin
 
 def test_a_large_exception_is_not_pickled_and_its_text_is_cut() -> None:
     failure = failure_of(ValueError("x" * 100_000))
-    assert failure.pickled == "" and len(failure.to_line()) < 1200
-    assert failure_of(ValueError("x" * 500)).pickled != "" and len(failure_of(KeyError("x" * MOST_PICKLED)).to_line()) < 1200
+    assert failure.pickled == "" and len(failure.to_line(KEY)) < 1200
+    assert failure_of(ValueError("x" * 500)).pickled != "" and len(failure_of(KeyError("x" * MOST_PICKLED)).to_line(KEY)) < 1200
 
 
 @pytest.mark.parametrize("name", ["no.such.module.Error", "builtins.int", "kstream.errors.NoSuchError", "x.<locals>.E"])
@@ -129,21 +136,67 @@ def test_an_exception_whose_text_cannot_be_made_is_reported_nevertheless() -> No
 
 def test_a_failure_is_one_line_of_the_text_and_is_found_again() -> None:
     failure = WorkerFailure("ValueError", "a\nb – é", "orders-0@17", True, 1700000000000, "map", "/home/me/job.py:9", "AAAA")
-    line = failure.to_line()
+    line = failure.to_line(KEY)
     assert "\n" not in line and line.startswith(MARK)
-    assert failure_in(f"before\n{line}\nafter {{") == failure
+    assert failure_in(f"before\n{line}\nafter {{", KEY) == failure
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return print, ("the code of a record",)
+
+
+def forged() -> WorkerFailure:
+    """What a record may say: a line with a pickle that runs code as it is loaded."""
+    return WorkerFailure("ValueError", "no", pickled=base64.b64encode(pickle.dumps((ValueError, (), {}, (Evil(), ())))).decode())
+
+
+@pytest.mark.parametrize("key", ["", "a guess"])
+def test_a_line_in_the_message_of_an_exception_is_not_believed(key: str) -> None:
+    line = forged().to_line(key)
+    mine = WorkerFailure("ValueError", f"cannot parse\n{line}")
+    assert failure_in(f"ValueError: cannot parse\n{line}\n{mine.to_line(KEY)}\n", KEY) == mine
+    assert failure_in(f"ValueError: cannot parse\n{mine.to_line(KEY)}\n{line}\n", KEY) == mine
+    assert failure_in(f"ValueError: cannot parse\n{line}\n", KEY) is None
+    assert failure_in(f"ValueError: cannot parse\n{MARK}{line.partition(' {')[2]}\n{line}", "") is None
 
 
 @pytest.mark.parametrize("text", ["", "ValueError: no", MARK, MARK + '{"type": "Val', MARK + '{"unknown": 1}', MARK + "[]"])
 def test_a_text_without_a_whole_failure_has_none(text: str) -> None:
-    assert failure_in(text) is None
+    assert failure_in(text, KEY) is None
 
 
 def test_the_last_exception_of_a_traceback_is_what_a_worker_without_the_line_has_said() -> None:
     text = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    x\nKeyError: 'k'\n\nDuring handling:\n\n"
     text += 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    y\nmy.mod.Bad: one\ntwo\n'
-    assert failure_of_traceback(text) == WorkerFailure("my.mod.Bad", "one\ntwo")
+    assert failure_of_traceback(text) == WorkerFailure("my.mod.Bad", "one\ntwo", operator="function f", function="a.py:3")
     assert failure_of_traceback('T\n  File "a.py"\nZeroDivisionError') == WorkerFailure("ZeroDivisionError")
     assert failure_of_traceback("") is None and failure_of_traceback('T\n  File "a.py"\nno class: x') is None
     error = rebuilt_exception(WorkerFailure("KeyError", "'k'"))
     assert isinstance(error, KeyError) and error.args == ("k",)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), ConnectionResetError()], ids=repr)
+def test_a_worker_whose_socket_the_jvm_has_closed_ends_without_a_traceback(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At a stop each worker printed one."""
+    daemon: Any = ModuleType("__main__")
+    daemon.__spec__, daemon.traceback = ModuleSpec("pyspark.daemon", None), traceback
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    exception_hook.install()
+    exception_hook.install()
+    for raised in (error, ValueError("a bug")):
+        try:
+            raise raised
+        except Exception:
+            daemon.traceback.print_exc()
+    assert capsys.readouterr().err.count("Traceback") == 1 and daemon.traceback.format_exc is traceback.format_exc
+
+
+def test_the_module_traceback_of_another_program_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    program: Any = ModuleType("__main__")
+    program.traceback = traceback
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    exception_hook.install()
+    assert program.traceback is traceback

@@ -30,12 +30,17 @@ from kstream_kafka.client.librdkafka import (
 )
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import LogEnd, Subscription
-from kstream_kafka.errors import KafkaError, LeaderNotAvailableError, UnknownTopicError
+from kstream_kafka.errors import KafkaError, LeaderNotAvailableError, TopicNotAvailableError, UnknownTopicError
 
 logger = logging.getLogger("kstream.kafka")
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """Milliseconds for which the client searches for a missing topic. A new topic takes a moment until every broker knows it."""
+
+SETTLE_MS = 30_000
+"""Milliseconds after an outage in which a missing topic is not unknown. Brokers that have just come back may not know all topics yet."""
+LATE_MS = 5_000
+"""Milliseconds from which on an answer is late: the brokers were away meanwhile."""
 
 DESCRIBE_S = 3.0
 """Timeout in seconds of the requests for the reason why a topic is not visible, and for its settings."""
@@ -57,23 +62,39 @@ _COORDINATOR_BUSY = frozenset(
 class AdminRequests:
     """Waits for the responses to the driver's requests, and stops as soon as no response can come. Not thread-safe: one thread at a time.
 
+    It remembers the last moment of an outage: a request that got no response, or a late one.
+
     confluent_kafka delivers errors, statistics, log lines and token requests only to a thread that polls. So each wait polls the client.
     """
 
-    def __init__(self, watch: ConnectionWatch, poll: Callable[[], object]) -> None:
+    def __init__(self, watch: ConnectionWatch, poll: Callable[[], object], monotonic_ms: Callable[[], int]) -> None:
         """Wait for the requests of one client.
 
         Args:
             watch: the watch of the client's connection errors.
             poll: delivers the client's events. Must not block.
+            monotonic_ms: a monotonic clock in ms.
         """
         self._watch = watch
         self._poll = poll
+        self._monotonic_ms = monotonic_ms
+        self._asked_ms = 0
+        self._outage_ms: int | None = None
 
     def on_request(self) -> None:
         """Note that the next request is about to be sent, and poll the client."""
+        self._asked_ms = self._monotonic_ms()
         self._watch.on_request()
         self._poll()
+
+    def on_no_response(self) -> None:
+        """Note that a request got no response. Any thread."""
+        self._outage_ms = self._monotonic_ms()
+
+    @property
+    def is_after_outage(self) -> bool:
+        """Whether brokers did not answer within the last SETTLE_MS."""
+        return self._outage_ms is not None and self._monotonic_ms() - self._outage_ms < SETTLE_MS
 
     def run_blocking(self, request: Callable[[], Any]) -> Any:
         """Run a blocking request in a daemon thread, and wait for it.
@@ -129,6 +150,8 @@ class AdminRequests:
             else:
                 break
         self._watch.on_response()
+        if self._monotonic_ms() - self._asked_ms >= LATE_MS:
+            self.on_no_response()
         return result
 
 
@@ -156,7 +179,7 @@ class KafkaDriverClient:
         self._clock = clock or SystemClock()
         self._max_retries = max_retries
         self._watch = ConnectionWatch(params.settings)
-        self._requests = AdminRequests(self._watch, lambda: self._admin.poll(0))
+        self._requests = AdminRequests(self._watch, lambda: self._admin.poll(0), self._clock.monotonic_ms)
         self._sent: dict[str, dict[str, int]] = {}
         self._leader_hosts: dict[Partition, str] = {}
         settings = {**params.driver(), "error_cb": self._on_error}
@@ -176,20 +199,24 @@ class KafkaDriverClient:
             The partitions. For a subscription of single partitions, all partitions of their topics.
 
         Raises:
-            UnknownTopicError: a named topic is still missing after UNKNOWN_TOPIC_WAIT_MS.
+            UnknownTopicError: a named topic is still missing UNKNOWN_TOPIC_WAIT_MS after the first answer.
+            TopicNotAvailableError: so it is just after an outage, or its metadata still has an error, as in an election.
             NotAuthorizedError: the brokers do not show a named topic to this client.
             BrokerUnreachableError: no broker answered.
             KafkaError: the brokers refuse this client or the request.
         """
-        deadline = self._clock.monotonic_ms() + UNKNOWN_TOPIC_WAIT_MS
+        deadline: int | None = None
         while True:
             topics = self._all_topics()
+            if deadline is None:  # at the first answer: the request for it may have hung for longer than the search lasts
+                deadline = self._clock.monotonic_ms() + UNKNOWN_TOPIC_WAIT_MS
             missing = [name for name in subscription.names if not topics.get(name)]
             if not missing:
                 return {(t, p) for t, numbers in topics.items() if subscription.wants(t) for p in numbers}
             if self._clock.monotonic_ms() >= deadline:
-                self._check_visible(missing)
-                raise UnknownTopicError(missing, len(topics), UNKNOWN_TOPIC_WAIT_MS, _near(missing, topics))
+                if not_ready := [name for name in missing if name in topics]:
+                    raise TopicNotAvailableError(not_ready, "the brokers' answer about all topics has an error for each of them")
+                raise self._unknown(missing, topics, UNKNOWN_TOPIC_WAIT_MS)
             self._pause()
 
     def create_topic(self, topic: str, partitions: int) -> bool:
@@ -239,6 +266,33 @@ class KafkaDriverClient:
             logger.debug("topic %s: its max.message.bytes is unknown: %s", topic, e)
             return None
 
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        """Ask for topics by name, by one DescribeTopics, which never creates a topic. Blocks up to DESCRIBE_S.
+
+        Args:
+            topics: the names of the topics.
+
+        Returns:
+            topic → its partition numbers; none for a topic that the brokers do not know. Topics without an answer are left out. Just after
+            an outage "unknown topic" is no answer.
+
+        Raises:
+            NotAuthorizedError: the brokers do not show a topic to this client.
+            KafkaError: the brokers refuse this client.
+        """
+        self._requests.on_request()
+        found: dict[str, frozenset[int]] = {}
+        for topic, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=DESCRIBE_S).items():
+            try:
+                found[topic] = frozenset(int(p.id) for p in self._requests.await_result(future).partitions)
+            except KafkaException as e:
+                code = e.args[0].code()
+                if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
+                    raise self._mapped(e, 0, topic=topic) from e
+                if code == ClientError.UNKNOWN_TOPIC_OR_PART and not self._requests.is_after_outage:
+                    found[topic] = frozenset()
+        return found
+
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Return the ids of these topics, by one DescribeTopics. Blocks.
 
@@ -270,6 +324,7 @@ class KafkaDriverClient:
 
         Raises:
             UnknownTopicError: a topic does not exist.
+            TopicNotAvailableError: so it is just after an outage.
             NotAuthorizedError: this client may not see a topic.
             LeaderNotAvailableError: a leader returned no offset after all retries.
             BrokerUnreachableError: no broker answered.
@@ -384,14 +439,18 @@ class KafkaDriverClient:
         self._admin.poll(0)
 
     def _all_topics(self) -> dict[str, list[int]]:
-        """Return the partition numbers of every topic whose metadata has no error, and note the leaders' hosts. Blocks."""
+        """Return the partition numbers of every topic that the brokers know, and note the leaders' hosts. Blocks.
+
+        A topic whose metadata has an error, as in an election, has no numbers. Only "unknown topic" means that there is no such topic.
+        """
         timeout = self._params.api_timeout_ms
         try:
             metadata = self._requests.run_blocking(lambda: self._admin.list_topics(timeout=timeout / 1000))
         except KafkaException as e:
             raise self._mapped(e, timeout) from e
         hosts = {number: broker.host for number, broker in metadata.brokers.items()}
-        topics = {name: t.partitions for name, t in metadata.topics.items() if t.error is None}
+        shown = {name: t for name, t in metadata.topics.items() if t.error is None or t.error.code() not in UNKNOWN_TOPIC}
+        topics = {name: t.partitions if t.error is None else {} for name, t in shown.items()}
         self._leader_hosts = {(name, n): hosts[p.leader] for name, parts in topics.items() for n, p in parts.items() if p.leader in hosts}
         return {name: sorted(partitions) for name, partitions in topics.items()}
 
@@ -445,6 +504,8 @@ class KafkaDriverClient:
                 error: ClientError = e.args[0]
                 if error.code() not in UNREACHABLE | LEADER_CHANGING | UNKNOWN_TOPIC:
                     raise self._mapped(e, self._params.api_timeout_ms, topic=at.topic) from e
+                if error.code() in UNREACHABLE:
+                    self._requests.on_no_response()
                 failures[at.topic, at.partition] = error
             else:
                 if result.offset < NO_SUCH_TIME:  # neither an offset nor an error: the response was incomplete
@@ -461,21 +522,20 @@ class KafkaDriverClient:
             return self._unreachable(self._params.api_timeout_ms)
         if codes <= UNKNOWN_TOPIC:
             topics = sorted({topic for topic, _ in failures})
-            self._check_visible(topics)
-            return UnknownTopicError(topics, len(known := self._all_topics()), near=_near(topics, known))
+            return self._unknown(topics, self._all_topics())
         return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
 
-    def _check_visible(self, topics: Sequence[str]) -> None:
-        """Raise NotAuthorizedError for a topic that the brokers do not show to this client. Blocks.
+    def _unknown(self, missing: Sequence[str], known: Collection[str], searched_ms: int = 0) -> KafkaError:
+        """Return the error for topics that the brokers do not show. Blocks; NotAuthorizedError for a topic that they hide.
 
-        The request is a DescribeTopics, because it does not create a topic.
+        Just after an outage it is TopicNotAvailableError: brokers that have just come back elect, and may not know all topics yet.
         """
-        for topic, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=DESCRIBE_S).items():
-            try:
-                future.result()
-            except KafkaException as e:
-                if e.args[0].code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
-                    raise self._mapped(e, 0, topic=topic) from e
+        is_after_outage = self._requests.is_after_outage
+        self.describe_topics(missing)
+        if is_after_outage:
+            reason = f"brokers did not answer in the last {SETTLE_MS // 1000} s, and those that are back may not know all topics yet"
+            return TopicNotAvailableError(missing, reason)
+        return UnknownTopicError(missing, len(known), searched_ms, _near(missing, known))
 
     def _mapped(
         self, exception: KafkaException, waited_ms: int, topic: str = "", group: str = "", operation: str = "DESCRIBE"
@@ -488,6 +548,7 @@ class KafkaDriverClient:
 
     def _unreachable(self, waited_ms: int) -> KafkaError:
         """Return the error for brokers that do not answer. May block for seconds in the diagnosis of the connection."""
+        self._requests.on_no_response()
         self._admin.poll(0)  # delivers pending errors to error_cb
         return self._watch.timeout_error(waited_ms)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream.nearest_name import did_you_mean, nearest_names
+from kstream.public_call import refused
 from kstream_kafka.client import java_security
 from kstream_kafka.client.redaction import Properties, is_public, property_names, redacted
 from kstream_kafka.client.secrets import is_source, source_of
@@ -136,14 +137,16 @@ BULK_FETCH = {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 10, "max.partit
 begin the next range only after the broker's response."""
 
 DEAD_LETTER_PRODUCER = {
+    "allow.auto.create.topics": "false",
     "enable.idempotence": "true",
     "acks": "all",
     "linger.ms": 5,
     "message.timeout.ms": 60_000,
     "message.max.bytes": 1_000_000_000,
+    "queue.buffering.max.messages": 10_000,
     "partitioner": "murmur2_random",
 }
-"""Properties of the producer of dead letters. They win over the user's."""
+"""Properties of the producer of dead letters. They win over the user's. The queue is short, because its records' headers are kept twice."""
 
 _SMALLEST_MESSAGE = 1000
 """The smallest message.max.bytes that librdkafka accepts."""
@@ -176,7 +179,7 @@ class KafkaParams:
             TypeError: `given` is no mapping.
         """
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError("kafkaParams should be dict")
+            raise refused(TypeError("kafkaParams should be dict"))
         own: dict[str, int] = {}
         settings, rest = java_security.translate(given)
         for key, value in rest.items():

@@ -68,7 +68,22 @@ class DriverClient(Protocol):
 
         Raises:
             UnknownTopicError: a named topic is missing.
+            TopicNotAvailableError: a named topic is missing just after an outage, or its metadata has an error.
             BrokerUnreachableError: no broker answered.
+        """
+        ...
+
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        """Ask for topics by name, by one DescribeTopics.
+
+        Args:
+            topics: the names of the topics.
+
+        Returns:
+            topic → its partition numbers; none for a topic that the brokers do not know. Topics without an answer are left out.
+
+        Raises:
+            NotAuthorizedError: the brokers do not show a topic to this client.
         """
         ...
 
@@ -96,6 +111,7 @@ class DriverClient(Protocol):
 
         Raises:
             UnknownTopicError: a topic does not exist.
+            TopicNotAvailableError: so it is just after an outage.
             LeaderNotAvailableError: a leader returned no offset.
             BrokerUnreachableError: no broker answered.
         """
@@ -167,6 +183,14 @@ class RangeConsumer(Protocol):
         Args:
             begins: (topic, partition, offset, leader epoch or None), each partition once. The epoch is the one under which the offset was
                 reached; the broker refuses it if it ended before that offset.
+        """
+        ...
+
+    def reconnect(self) -> None:
+        """Replace the client by a new one, with new connections. Nothing is assigned then. May block.
+
+        Raises:
+            KafkaError: no new client can be made. The former one stays.
         """
         ...
 

@@ -1,6 +1,9 @@
 """RecordProducer: an idempotent producer that tells which of its records were not stored.
 
 Dead letters and the records of `kstream produce` are written with it.
+
+A broker that finds a batch of records larger than the topic allows refuses all of them. The client does not split the batch, as Java's
+does. So its records are sent once more, by a second producer whose batches have one record. Only a record that is too large alone fails.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, new_client
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import redact
+from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.errors import create_command
 
 FLUSH_S = 70.0
 """Seconds that a flush waits: longer than `message.timeout.ms`, so that each record has had its answer."""
@@ -35,7 +39,10 @@ class RecordProducer:
         """
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._trouble = ""
-        self._producer = new_client(Producer, {**settings, "error_cb": self._on_error})
+        self._settings = Properties({**settings, "error_cb": self._on_error})
+        self._producer = new_client(Producer, self._settings)
+        self._one_by_one: Producer | None = None
+        """The producer whose batches have one record; None before the first batch that is too large."""
 
     def send(
         self,
@@ -58,46 +65,64 @@ class RecordProducer:
             partition: its partition; None for that of its key.
             on_stored: called within `send` or `flush` with partition and offset, once all replicas have the record.
         """
+        where: dict[str, Any] = {} if partition is None else {"partition": partition}
 
-        def answered(error: Any, message: Any) -> None:
-            if error is not None:
-                on_failure(self._reason(error, topic))
-            elif on_stored is not None:
-                on_stored(message.partition(), message.offset())
+        def produce(producer: Producer, is_alone: bool, key: bytes | None, value: bytes | None) -> None:
+            def answered(error: Any, message: Any) -> None:
+                if error is None:
+                    if on_stored is not None:
+                        on_stored(message.partition(), message.offset())
+                elif error.code() == ClientError.MSG_SIZE_TOO_LARGE and not is_alone:
+                    produce(self._producer_one_by_one(), True, message.key(), message.value())
+                else:
+                    on_failure(self._reason(error, topic, partition is not None))
 
-        where = {} if partition is None else {"partition": partition}
-        until = time.monotonic() + FLUSH_S
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=answered, **where)
-                self._producer.poll(0)
-                return
-            except BufferError:  # the queue is full
-                if time.monotonic() > until:
-                    on_failure(f"{topic}: the queue of the producer stays full. {self._trouble}")
+            until = time.monotonic() + FLUSH_S
+            while True:
+                try:
+                    producer.produce(topic, value, key, headers=list(headers), on_delivery=answered, **where)
+                    producer.poll(0)
                     return
-                self._producer.poll(0.1)
-            except KafkaException as e:
-                on_failure(self._reason(e.args[0], topic))
-                return
+                except BufferError:  # the queue is full
+                    if time.monotonic() > until:
+                        on_failure(f"{topic}: the queue of the producer stays full. {self._trouble}")
+                        return
+                    producer.poll(0.1)
+                except KafkaException as e:
+                    on_failure(self._reason(e.args[0], topic, partition is not None))
+                    return
+
+        produce(self._producer, False, key, value)
 
     def flush(self, seconds: float = FLUSH_S) -> int:
         """Wait until every record has had its answer; return how many have none. Blocks for so many seconds at most."""
-        return self._producer.flush(seconds)
+        until = time.monotonic() + seconds
+        unanswered = self._producer.flush(seconds)
+        if self._one_by_one is not None:
+            unanswered += self._one_by_one.flush(max(0.0, until - time.monotonic()))
+        return unanswered
+
+    def _producer_one_by_one(self) -> Producer:
+        """Return the producer whose batches have one record. The first call creates it."""
+        producer = self._one_by_one or new_client(Producer, Properties({**self._settings, "batch.num.messages": 1}))
+        self._one_by_one = producer
+        return producer
 
     def _on_error(self, error: Any) -> None:
         """Note an error of the connections. confluent_kafka calls it within `send` and `flush`."""
         self._trouble = redact(error.str())
 
-    def _reason(self, error: Any, topic: str) -> str:
-        """Return why a record of a topic was not stored, with what to do."""
+    def _reason(self, error: Any, topic: str, is_placed: bool) -> str:
+        """Return why a record of a topic was not stored, with what to do. `is_placed`: its partition was given."""
         code, said = error.code(), redact(error.str())
         if code in (ClientError.TOPIC_AUTHORIZATION_FAILED, ClientError.CLUSTER_AUTHORIZATION_FAILED):
             hint = "Allow it the operation WRITE on the topic"
             return f"{topic}: Kafka at {self._bootstrap} does not let this user write to it ({said}). {hint}"
         if code in UNKNOWN_TOPIC:
-            hint = "Create the topic, with at least as many partitions as the records name"
-            return f"{topic}: Kafka at {self._bootstrap} has no such topic or partition ({said}). {hint}"
+            if is_placed:
+                hint = "Create the topic, with at least as many partitions as the records name"
+                return f"{topic}: Kafka at {self._bootstrap} has no such topic or partition ({said}). {hint}"
+            return f"{topic}: Kafka at {self._bootstrap} has no such topic ({said}). Create it: {create_command(topic, self._bootstrap)}"
         if code == ClientError.MSG_SIZE_TOO_LARGE:
             return f"{topic}: the record with its headers is too large ({said}). Raise max.message.bytes of the topic"
         because = f" ({self._trouble})" if self._trouble else ""

@@ -45,6 +45,10 @@ class RenewingDriverClient:
         """Return all partitions of a subscription, as the client does."""
         return self._asked(lambda client: client.partitions(subscription))
 
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        """Ask for topics by name, as the client does."""
+        return self._asked(lambda client: client.describe_topics(topics))
+
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Return the ids of topics, as the client does."""
         return self._asked(lambda client: client.topic_ids(topics))

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.cli.terminal import compact
+from kstream.cli.terminal import compact, echo
 from kstream.connectors import PlannedRange
 
 # -- the state of each batch
@@ -209,11 +208,11 @@ class PlainView:
 
     def show_sentence(self, text: str) -> None:
         """Print a sentence."""
-        click.echo(text)
+        echo(text)
 
     def show_ended(self, row: Row) -> None:
         """Print the line of a batch that has ended."""
-        click.echo(
+        echo(
             f"  {batch_text(row.batch, self._interval)}  {row.run.value:<7}  {row.state:<6} {row.records or 0:>6,} orders  "
             f"delay {row.scheduling or 0:>6,} ms  processing {row.processing or 0:>6,} ms  lag {row.lag or 0:>6,}  "
             f"{short_ranges(row.ranges)}"

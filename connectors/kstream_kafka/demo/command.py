@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from kstream.cli.terminal import clear_errors, fail, require_pyspark
+from kstream.cli.terminal import clear_errors, echo, fail, require_pyspark
 from kstream_kafka.demo.board import Board, Run, batch_text, make_view, short_ranges
 from kstream_kafka.demo.page import Page
 from kstream_kafka.demo.proof import Verdict
@@ -53,10 +53,10 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
 def _tell(verdict: Verdict, lines: Sequence[str], seconds: float) -> None:
     """Print the report. End the program if the proof does not hold."""
     for line in lines:
-        click.echo(line)
+        echo(line)
     if not verdict.proved:
         fail("not proved: " + "; ".join(verdict.failures))
-    click.echo(f"PROVED: every order was counted exactly once ({seconds:.0f} s)")
+    echo(f"PROVED: every order was counted exactly once ({seconds:.0f} s)")
 
 
 def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:

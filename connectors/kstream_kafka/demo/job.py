@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
     from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted, StreamingListenerStreamingStarted
+    from kstream_kafka import KafkaRDD
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def build(options: Options) -> StreamingContext:
     orders = KafkaUtils.createDirectStream(ssc, [options.topic], kafka)
     out = options.out
 
-    def save_orders(time: BatchTime, rdd: RDD[Any]) -> None:
-        ranges = [r.to_json() for r in rdd.offsetRanges()]  # pyright: ignore
+    def save_orders(time: BatchTime, rdd: KafkaRDD) -> None:
+        ranges = [r.to_json() for r in rdd.offsetRanges()]
         write_journal(out, "attempt", batch=time.milliseconds, ranges=ranges)
         rows = [] if rdd.isEmpty() else rdd.map(lambda record: order_row(record[1])).collect()
         replace_file(out / "batches" / f"{time.milliseconds}.json", rows)

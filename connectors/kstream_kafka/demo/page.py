@@ -10,10 +10,9 @@ import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
-
 from kstream import __version__
 from kstream.cli.inputs import ranges_of
+from kstream.cli.terminal import echo
 from kstream.storage import LocalFileStore
 from kstream.ui.checkpoint_source import CheckpointSource
 from kstream.ui.ui_server import UiServer
@@ -43,7 +42,7 @@ class Page:
         """Show the page of the checkpoint at the same address, when no driver runs any more. Blocks until Ctrl-C."""
         server = UiServer("127.0.0.1", self.port, CheckpointSource(LocalFileStore(checkpoint), ranges_of, __version__, BATCHES))
         server.start()
-        click.echo(f"the page shows the checkpoint of the demo until Ctrl-C: {self.url}")
+        echo(f"the page shows the checkpoint of the demo until Ctrl-C: {self.url}")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

@@ -20,8 +20,10 @@ CONNECT = "__connect.errors."
 KSTREAM = "__kstream.errors."
 """The beginning of the names of kstream's own headers."""
 TOPIC = CONNECT + "topic"
-WITHOUT_HEADERS = (KSTREAM + "headers", b"not readable")
-"""The header of a letter that lacks the record's own headers: the client could not read them."""
+HEADERS = KSTREAM + "headers"
+"""The header of a letter that lacks headers of its record. It says why: they are not readable, or how many are left out."""
+MOST_HEADERS = 100_000
+"""The most headers of a letter. Of a record with more, librdkafka reads no header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,21 @@ def error_headers(failure: RecordFailure, origin: Origin) -> list[tuple[str, byt
     return [(name, str(value).encode("utf-8", "replace")) for name, value in texts.items()]
 
 
+def letter_headers(own: Headers | None, errors: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a dead letter: those of its record, as many as MOST_HEADERS allows, and those of its error after them.
+
+    Args:
+        own: the headers of the record; None if the client cannot read them.
+        errors: the headers that describe the failure.
+    """
+    if own is None:
+        return [*errors, (HEADERS, b"not readable")]
+    if len(own) + len(errors) <= MOST_HEADERS:
+        return [*own, *errors]
+    kept = MOST_HEADERS - len(errors) - 1
+    return [*own[:kept], *errors, (HEADERS, b"%d left out" % (len(own) - kept))]
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record of a dead-letter topic, taken apart. A text is empty, and a number None, if its header is missing.
@@ -80,7 +97,8 @@ class DeadLetter:
         exception: the class of the exception.
         message: the exception's message.
         stacktrace: its stack trace.
-        has_headers: whether `headers` are those of the record. They are missing if the client could not read them.
+        has_headers: whether `headers` are all those of the record; see `letter_headers`.
+        application: the name of the application that wrote the letter; Connect's `connector.name`.
     """
 
     topic: str
@@ -94,6 +112,7 @@ class DeadLetter:
     message: str = ""
     stacktrace: str = ""
     has_headers: bool = True
+    application: str = ""
 
     @property
     def place(self) -> tuple[str, int | None, int | None]:
@@ -131,5 +150,6 @@ def dead_letter_of(headers: Headers | None) -> DeadLetter | None:
         exception=text(CONNECT + "exception.class.name"),
         message=text(CONNECT + "exception.message"),
         stacktrace=text(CONNECT + "exception.stacktrace"),
-        has_headers=WITHOUT_HEADERS[0] not in block,
+        has_headers=HEADERS not in block,
+        application=text(CONNECT + "connector.name"),
     )

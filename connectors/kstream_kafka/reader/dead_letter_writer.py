@@ -1,7 +1,12 @@
-"""KafkaDeadLetters: the dead-letter topic of a stream, as the tasks of a batch write it. Its producer is kept in the worker process."""
+"""KafkaDeadLetters: the dead-letter topic of a stream, as the tasks of a batch write it. Its producer is kept in the worker process.
+
+A task holds its letters back until its end. One that fails, because it has too many errors or for another reason, leaves none.
+"""
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,12 +16,15 @@ from kstream.errors import DeadLetterNotStoredError
 from kstream.worker.process import drop, once
 from kstream.worker.record_failure import RecordFailure
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.planning.dead_letter import WITHOUT_HEADERS, Origin, error_headers
+from kstream_kafka.planning.dead_letter import Origin, error_headers, letter_headers
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.reader.headers import headers_of
 
 if TYPE_CHECKING:
     from kstream_kafka.client.record_producer import RecordProducer
+
+HELD_BYTES = 4_000_000
+"""The bytes of held letters above which they wait in a temporary file, and no more in memory."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +88,35 @@ class KafkaDeadLetterWriter:
         self._origin = origin
         self._on_failure = on_failure
         self._failures: list[str] = []
+        self._held = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 – `flush` closes it
+        self._letters = 0
 
     def write(self, failure: RecordFailure) -> None:
-        """Send the record of a failure with its error. Its timestamp is that of now, so that retention does not remove it early.
+        """Hold the record of a failure with its error until `flush`. Raises OSError if the disk for temporary files is full.
 
-        A record whose headers the client cannot read is sent without them, and says so.
+        The letter of a record whose headers the client cannot read lacks them, and says so.
         """
         message = failure.record.raw
-        errors = error_headers(failure, self._origin)
         try:
             own = headers_of([message])[0] or ()
         except ValueError:
-            own, errors = (), [*errors, WITHOUT_HEADERS]
-        self._producer.send(self._topic, message.key(), message.value(), [*own, *errors], self._failures.append)
+            own = None
+        headers = letter_headers(own, error_headers(failure, self._origin))
+        pickle.dump((message.key(), message.value(), headers), self._held)
+        self._letters += 1
 
     def flush(self) -> None:
-        """Block until all letters are stored. DeadLetterNotStoredError if one of them is not."""
+        """Send the letters, and block until all are stored. DeadLetterNotStoredError if one of them is not.
+
+        The timestamp of a letter is that of now, so that retention does not remove it early.
+        """
+        with self._held as held:
+            held.seek(0)
+            for _ in range(self._letters):
+                if self._failures:  # with brokers that are away each further one would wait, too
+                    break
+                key, value, headers = pickle.load(held)
+                self._producer.send(self._topic, key, value, headers, self._failures.append)
         unanswered = self._producer.flush()
         if not unanswered and not self._failures:
             return

@@ -123,30 +123,39 @@ class KafkaRangeConsumer:
                 self._watch.on_response()
                 self._secrets.on_response()
             elif (fatal := self._watch.fatal_error()) is not None:
-                self._reconnect(fatal)
+                self._renew(fatal)
         return messages
 
-    def _reconnect(self, refusal: KafkaError) -> None:
+    def _renew(self, refusal: KafkaError) -> None:
         """Replace the refused client by one with newer secrets, which goes on where the old one stopped. Raise `refusal` without them."""
         if not self._secrets.renew():
             raise refusal
-        refused = self._consumer
-        stopped = refused.position([TopicPartition(t, p) for t, p, _, _ in self._begins])
+        stopped = self._consumer.position([TopicPartition(t, p) for t, p, _, _ in self._begins])
         reached = {(at.topic, at.partition): at.offset for at in stopped if at.offset >= 0}
         try:
-            self._connect()
+            self.reconnect()
         except KafkaConfigError:  # a certificate and its key are being replaced, one after the other: the refusal is the better error
             raise refusal from None
         self._secrets.on_replaced()
         logger.warning("a worker's Kafka consumer: it was refused, and is replaced by one with newer secrets: %s", refusal)
-        refused.close()
-        self._admin = None
-        self._known_topics.clear()
         begins: list[tuple[str, int, int, int | None]] = []
         for topic, partition, begin, epoch in self._begins:
             at = max(begin, reached.get((topic, partition), begin))
             begins.append((topic, partition, at, epoch if at == begin else None))  # the epoch belongs to the first offset
         self.assign(begins)
+
+    def reconnect(self) -> None:
+        """Replace the client of confluent_kafka by a new one, with the secrets as they were read last. Nothing is assigned then. Blocks.
+
+        Raises:
+            KafkaConfigError: librdkafka refuses a property. The former client stays.
+            AuthenticationFailedError: `oauth_cb` returned no token. The former client stays.
+        """
+        former = self._consumer
+        self._connect()
+        former.close()
+        self._admin = None
+        self._known_topics.clear()
 
     def unassign(self) -> None:
         """Stop fetching."""

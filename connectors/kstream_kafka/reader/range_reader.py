@@ -4,10 +4,14 @@ The read of a range ends at the first record at or after the range's end, when t
 the partition ends there. The read never ends by a count: compaction and transactions leave gaps, and the last offsets of a range may hold
 no record. A partition that ends *before* the range is a loss, and so is an offset that the broker does not have. A loss is raised, or it is
 recorded in the report and the read continues with the remaining records.
+
+A client that begins to fetch just when its broker returns may stay silent although the broker is healthy. So the client begins anew after a
+third of the poll timeout without a record, and a new client takes its place after two thirds.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,12 +31,16 @@ from kstream_kafka.errors import (
 )
 from kstream_kafka.planning.packing import RangeSplit
 
+logger = logging.getLogger("kstream.kafka")
+
 CHUNK = 10_000
 """The most messages of one `consume` call."""
 SAMPLE = 50
 """The number of records of a split whose length is looked at. All others count as their mean."""
 SLICE_S = 0.05
 """The longest wait of one `consume` call, in seconds. The call waits for all the messages it was asked for, but gaps hold no messages."""
+SHORTEST_SILENCE_S = 5.0
+"""The shortest silence, in seconds, after which a client begins anew. That drops the fetch under way, which is perhaps a slow one."""
 
 _CUT_AT = re.compile(r"broker end offset is (\d+)")
 
@@ -78,7 +86,8 @@ def read_splits(
         consumer: the worker's consumer.
         splits: the splits, each of another partition. Their epochs show a log that was cut: a broker refuses `from_epoch` if the log was
             cut below the start of the split, and a record of an epoch later than `leader_epoch` is not the planned record.
-        poll_timeout_ms: how long to wait without a message for any split.
+        poll_timeout_ms: how long to wait without a message for any split. After a third of it the splits are assigned again at their
+            positions, after two thirds by a new client, which then has the whole time: a long gap may need all of it.
         monotonic: a clock in seconds.
         report: records the counts, and the losses if it tolerates them. By default losses are raised.
         topic_ids: topic → topic id of the plan. The ids are compared after records are fetched and before they are yielded, by a request
@@ -97,16 +106,23 @@ def read_splits(
     if not group.unfinished:
         return
     group.assign()
-    last_message_s = monotonic()
+    last_message_s, begun_anew = monotonic(), 0
+    step_s, patience_ms = max(poll_timeout_ms / 3000, SHORTEST_SILENCE_S), poll_timeout_ms
     while group.unfinished:
         messages = group.consume()
-        now = monotonic()
+        silent_s = monotonic() - last_message_s
         if group.take(messages):
-            last_message_s = now
             group.check_topics()
             yield from group.in_turn()
-        elif (now - last_message_s) * 1000 >= poll_timeout_ms:
+            last_message_s, begun_anew = monotonic(), 0  # after the records were handed out: the task's own work is no silence
+            patience_ms = poll_timeout_ms
+        elif silent_s * 1000 >= patience_ms:
             raise group.unfinished[0].timed_out()
+        elif begun_anew < 2 and silent_s >= (begun_anew + 1) * step_s:
+            begun_anew += 1
+            group.begin_anew(silent_s, with_new_client=begun_anew == 2)
+            if begun_anew == 2:
+                patience_ms = round(silent_s * 1000) + poll_timeout_ms
 
 
 class _Group:
@@ -137,7 +153,7 @@ class _Group:
             raise ValueError("two splits of one partition cannot be read at once")
 
     def assign(self) -> None:
-        """Assign all splits that have offsets left. Called at first, and after a position was moved.
+        """Assign all splits that have offsets left. Called at first, after a position was moved, and to begin anew.
 
         Only a range that is at its first offset is assigned with its `start_epoch`, because that epoch belongs to that offset.
         """
@@ -148,6 +164,27 @@ class _Group:
                 if r.left
             ]
         )
+
+    def begin_anew(self, silent_s: float, with_new_client: bool) -> None:
+        """Assign all splits that have offsets left once more, because no message has come for long, and log it. May block.
+
+        What has been fetched and not been seen is dropped, and fetched again. Messages that wait for their turn stay.
+
+        Args:
+            silent_s: seconds without a message, for the log.
+            with_new_client: whether to replace the client first.
+
+        Raises:
+            KafkaError: no new client can be made.
+        """
+        state = self.unfinished[0]
+        step = "the worker's Kafka client is replaced, and the new one reads on there" if with_new_client else "it is assigned again there"
+        said = f" (the client says: {state.last_error})" if state.last_error else ""
+        text = "%s-%d [%d, %d): no record at or after offset %d came for %.0f s: %s%s"
+        logger.warning(text, *state.where, state.position, silent_s, step, said)
+        if with_new_client:
+            self.consumer.reconnect()
+        self.assign()
 
     def consume(self) -> list[Any]:
         """Return the next messages. Blocks up to SLICE_S. Requests no more than is left, because `consume` waits for the whole number."""
@@ -221,6 +258,8 @@ class _Group:
         if not self._topic_ids:
             return
         found = self.consumer.topic_ids(self._topic_ids.keys(), fresh)
+        if not fresh and any(found.get(topic, planned_id) != planned_id for topic, planned_id in self._topic_ids.items()):
+            found = self.consumer.topic_ids(self._topic_ids.keys(), fresh=True)  # the answer may be older than the new topic of the plan
         for topic, planned_id in list(self._topic_ids.items()):
             if (topic_id := found.get(topic)) is None or topic_id == planned_id:
                 continue
@@ -303,6 +342,11 @@ class RangeReadState:
         """The number of offsets that were not seen yet; 0 at the end."""
         return max(0, self.wanted.untilOffset - self.position)
 
+    @property
+    def last_error(self) -> str:
+        """The last error that a retry may resolve, or else that of the client's connections; empty if there was none."""
+        return self.last_retriable_error or self.consumer.last_error()
+
     def keep(self, messages: list[Any]) -> bool:
         """Add the records of the range among these messages to `records`. For error events it may ask the broker, and block.
 
@@ -339,8 +383,7 @@ class RangeReadState:
 
     def timed_out(self) -> PollTimeoutError:
         """Return the error for a read that got no message in time. It names the last connection error, if there was one."""
-        reason = self.last_retriable_error or self.consumer.last_error()
-        return PollTimeoutError(self.where, self.position, self.poll_timeout_ms, reason)
+        return PollTimeoutError(self.where, self.position, self.poll_timeout_ms, self.last_error)
 
     # -- messages
 

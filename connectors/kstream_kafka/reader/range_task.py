@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 
 from kstream.batch import SkippedRecord
-from kstream.errors import KStreamError
+from kstream.errors import KStreamError, in_a_line
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, ReportData
 from kstream.worker.current_record import between_chunks, hand_out, note_decoding, reading
 from kstream.worker.record_errors import ErrorsPolicy, TaskErrors, in_this_task
+from kstream.worker.stored_letters import StoredLetters, letters_of_text
 from kstream_kafka.client import params
 from kstream_kafka.client.ports import RangeConsumer
 from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit, TaskSplits, groups, is_small, leave_out, pack
@@ -141,10 +142,12 @@ class RangeReads:
         start = first.topic, first.partition, first.fromOffset
         try:
             errors.flush()
-        except KStreamError as e:
+        except Exception as e:  # also a disk for temporary files that is full
             if not is_cut_short:
                 raise
-            report.undelivered[start] = str(e)
+            report.undelivered[start] = str(e) if isinstance(e, KStreamError) else in_a_line(e)
+        else:
+            report.letters = errors.letters
         if errors.kinds:
             report.errors[start] = errors.kinds
 
@@ -218,11 +221,18 @@ class RangeTask:
             for where, messages in self.reads.chunks(index):
                 yield messages, decode_chunk(self.decoding.of_chunk(where), messages)
             return
-        errors = TaskErrors(policy, index)
+        errors = TaskErrors(policy, index, partial(stored_letters, policy.stored_property))
         tolerant = TolerantDecoding(self.decoding, errors)
         with in_this_task(errors):
             for where, messages in self.reads.chunks(index, errors):
                 yield tolerant.decoded(where, messages)
+
+
+def stored_letters(name: str) -> StoredLetters:
+    """Return the dead letters that the driver had told of when the Spark job of this task began, by the local property of a name."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(name) if context is not None else None
+    return letters_of_text(text) if text else {}
 
 
 def decode_chunk(decode: Callable[[list[Any]], list[Any]], messages: list[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kstream_kafka.client.ports import DriverClient
-from kstream_kafka.errors import KafkaConfigError, UnknownTopicError
+from kstream_kafka.errors import KafkaConfigError, UnknownTopicError, create_command
 from kstream_kafka.source.subscription import Subscribed, Topics
 
 
@@ -30,5 +30,5 @@ def check_exists(topic: str | None, client: DriverClient, bootstrap: str) -> Non
     try:
         client.partitions(Topics((topic,)))
     except UnknownTopicError as e:
-        create = f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {topic} --partitions 1"
-        raise KafkaConfigError("deadLetterTopic", f"is {topic!r}, a topic that Kafka does not have", f"Create it: {create}") from e
+        hint = f"Create it: {create_command(topic, bootstrap)}"
+        raise KafkaConfigError("deadLetterTopic", f"is {topic!r}, a topic that Kafka does not have", hint) from e

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
 from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
@@ -20,10 +21,11 @@ from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
-from kstream.offsets.errors_policy import OnRecordError, log_errors
-from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
+from kstream.offsets.errors_policy import OnRecordError, RecordErrorLog
+from kstream.offsets.offset_range import OffsetRange, Partition, describe_offsets
 from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
+from kstream.worker.stored_letters import letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.client.renewing_client import RenewingDriverClient
@@ -34,20 +36,28 @@ from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, 
 from kstream_kafka.planning.planner import checked_ends
 from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
 from kstream_kafka.source.downtime import Downtime
+from kstream_kafka.source.earlier_letters import EarlierLetters, range_consumer
 from kstream_kafka.source.offset_committer import CommitCallback, OffsetCommitter, as_callback
-from kstream_kafka.source.partition_offsets import PartitionOffsets, describe_offsets
+from kstream_kafka.source.partition_offsets import PartitionOffsets
 from kstream_kafka.source.starting_offsets import OffsetResolver
 from kstream_kafka.source.stopping_offsets import StoppingOffsets
 from kstream_kafka.source.stream_spec import BY_TIMESTAMP, DOWNTIME_POLICIES, StreamSpec
 
 if TYPE_CHECKING:
+    from pyspark import RDD
+
+    from kstream.batch_time import BatchTime
+    from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.offsets.read_report import ReadReportAccumulator
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
 logger = logging.getLogger("kstream.kafka")
+U = TypeVar("U")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
 """(parameters, most retries of a request for offsets) → client."""
+MOST_TOLD = 20_000
+"""The most dead letters of a batch that the tasks of its next output are told of. They take two bytes each in every task."""
 COMMIT_WAIT_S = 5.0
 """Seconds for which a stop waits for the answer to a commit."""
 
@@ -59,7 +69,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     `outcome` may run in another thread meanwhile. No request is sent before `start`.
 
     Example:
-        def commit_and_print(rdd):
+        def commit_and_print(rdd: KafkaRDD):
             print(rdd.count())
             stream.commitAsync(rdd.offsetRanges())
 
@@ -96,8 +106,11 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         self._downtime: Downtime | None = None
         self._committer = OffsetCommitter(params.group) if params.group is not None else None
         self._make_client = make_client or _real_client
-        self._restored = False
+        self._restored: Time | None = None
+        """The newest batch of earlier drivers; None at a first start."""
+        self._earlier_letters = EarlierLetters(partial(self._make_client, spec.params, 0), partial(range_consumer, spec.params))
         self._read_reports: ReadReportAccumulator | None = None
+        self._record_error_log = RecordErrorLog(logger, clock.monotonic_ms)
         self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
         self._admission = AdmissionControl(AdmissionSettings(), self.slide_duration)
@@ -121,31 +134,32 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             KafkaError: another error of the client.
         """
         super().start(services)
-        self._admission = AdmissionControl(self._admission_settings(), self.slide_duration)
+        self._admission = AdmissionControl(self.spec.admission(self.ssc.settings), self.slide_duration)
         self._admission.restore(services.last_batches, self.id)
         check_one_of(self._policy(), DOWNTIME_POLICIES, "spark.streaming.kstream.downtime")
         check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
         check_apart(self._on_record_error().dead_letter_topic, self.spec.topics)
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
         check_exists(self._on_record_error().dead_letter_topic, self._client, self.spec.params.bootstrap)
-        if not self._restored:
+        if self._restored is None:
             self._offsets.begin(self._client)
         elif self.exhausted:
             self._stopping_offsets.reset()
-            self._offsets.snapshot(self._client)  # this run also reads partitions that were created since the last one
+            self._offsets.whole_snapshot(self._client, self._clock)  # this run also reads partitions that were created since the last one
         self._resolve_stopping_offsets(self._client, self._offsets.positions, self._clock.time_ms())
 
     def _resolve_stopping_offsets(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
         """Resolve the stopping offsets if possible. As soon as they are known, the stream looks for no more partitions."""
-        self._stopping_offsets.resolve(client, partitions, time_ms)
+        self._stopping_offsets.resolve(client, partitions, time_ms, self._offsets.missing)
         self._offsets.closed = self._stopping_offsets.known
 
     def stop(self) -> None:
-        """Send the commits that are due, and close the client. Without a client nothing happens.
+        """Log the record errors that have no line yet, send the commits that are due, and close the client.
 
         Blocks up to COMMIT_WAIT_S for the answer to a commit under way, and again for the answer to the last one. A fenced driver sends no
         commits.
         """
+        self._record_error_log.close()
         if self._client is not None:
             if self._committer is not None and not self.services.is_fenced():
                 self._committer.finish(self._client, COMMIT_WAIT_S)
@@ -167,7 +181,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """
         self._offsets.restore(plan)
         self._stopping_offsets.restore(plan.stopping_offsets, self._offsets.offsets)
-        self._restored = True
+        self._restored = time
 
     def reads_nothing_of(self, plan: KafkaPlan, kept: KafkaPlan | None) -> str:
         """Return why the stored plan seems to be another stream's, at a restart. Sends no request.
@@ -219,6 +233,10 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
         return self._plan_of(ranges, [None] * len(ranges), self._offsets.ahead)
 
+    def position_text(self) -> str:
+        """Return the offset of each partition at which the next plan begins, in words."""
+        return describe_offsets(self._offsets.positions)
+
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Prepare to plan missed batches. Under by-timestamp, ask the brokers where the logs ended at each of the times, and block.
 
@@ -234,7 +252,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         if self._policy() != BY_TIMESTAMP:
             return None
         client = self._connected()
-        snapshot = self._offsets.snapshot(client)
+        snapshot = self._offsets.whole_snapshot(client, self._clock)
         self._downtime = Downtime.query(client, snapshot, times, self._clock.time_ms(), self.slide_duration)
         return times if self._admission.caps_rates else self._downtime.busy
 
@@ -252,6 +270,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
 
         Raises:
             PartitionRevokedError: a partition does not exist any more, and no pattern chose its topic.
+            TopicNotAvailableError: the brokers do not show a topic, and are to be asked about all of its records.
             LogShrankError: a log ends before the next offset, and losses are not tolerated.
             TopicRecreatedError: a topic was recreated, and losses are not tolerated.
             KafkaError: another error of the client.
@@ -327,10 +346,25 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
                 self._offsets.recheck_topic_ids()
             counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
             errors = errors_of(found)
-            log_errors(time, errors, self._on_record_error(), logger)
+            self._record_error_log.note(time, errors, self._on_record_error())
             records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
             num_bytes = bytes_of(found, records)
             return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, num_bytes)
+
+    def task_properties(self, time: Time, plan: KafkaPlan) -> Mapping[str, str]:
+        """Return the dead letters that earlier outputs of the batch have stored, for the tasks of the next one. Any thread.
+
+        Of more than MOST_TOLD letters nothing is told: the text goes to every task.
+        """
+        if self._read_reports is None or self._on_record_error().dead_letter_topic is None:
+            return {}
+        stored = self._read_reports.letters(time.milliseconds)
+        is_little = 0 < sum(map(len, stored.values())) <= MOST_TOLD
+        return {self._stored_property(time): letters_text(stored)} if is_little else {}
+
+    def _stored_property(self, time: Time) -> str:
+        """Return the name of the local property with the stored dead letters of a batch of this stream."""
+        return f"kstream.stored.letters.{self.id}.{time.milliseconds}"
 
     def check_records(self, time: Time, plan: KafkaPlan) -> None:
         """Check the record errors that the tasks of a batch have reported. Called after each job, in its thread. Sends no request.
@@ -373,32 +407,17 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
 
     def update_rate(self, recordsPerSecond: int) -> None:
-        """Let the partitions share this rate from the next plan on. Called on the listeners' thread."""
+        """Let the partitions share this rate from the next plan on. Called by the thread that ends a batch."""
         self._admission.update_rate(recordsPerSecond)
 
+    @property
+    def is_measuring(self) -> bool:
+        """Whether the first batch with records runs, so that the next one would get none."""
+        return self._admission.is_measuring(self.services.open_batches())
+
     def batch_completed(self, info: BatchInfo) -> None:
-        """Note the speed of a batch and the length of its records. Called on the listeners' thread."""
+        """Note the speed of a batch and the length of its records. Called by the thread that ends a batch."""
         self._admission.batch_completed(info, self.id, repr(self))
-
-    def _admission_settings(self) -> AdmissionSettings:
-        """Return the limits of a batch. Those of the user's PerPartitionConfig win over the settings.
-
-        A bounded run has an end, and nobody waits for its single batches: nothing but a rate or a number of bytes limits it.
-        """
-        conf, rates, is_bounded = self.ssc.settings.get, self.spec.rates, bool(self.spec.stopping_offsets)
-        most, least = conf("spark.streaming.kafka.maxRatePerPartition"), conf("spark.streaming.kafka.minRatePerPartition")
-        return AdmissionSettings(
-            max_rate=(lambda _: most) if rates is None else (lambda p: rates.maxRatePerPartition(TopicAndPartition(*p))),
-            min_rate=(lambda _: least) if rates is None else (lambda p: rates.minRatePerPartition(TopicAndPartition(*p))),
-            caps_rates=most > 0 or rates is not None,
-            backpressure=conf("spark.streaming.backpressure.enabled"),
-            initial_rate=conf("spark.streaming.backpressure.initialRate"),
-            concurrent_jobs=conf("spark.streaming.concurrentJobs"),
-            first_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.firstBatchRecords"),
-            max_bytes=conf("spark.streaming.kstream.kafka.maxBytesPerBatch"),
-            min_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.minRecordsPerBatch"),
-            max_wait_ms=conf("spark.streaming.kstream.kafka.maxWait"),
-        )
 
     def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
         """Return a plan of these ranges, with their epochs, the topic ids, the stopping offsets and the losses found so far."""
@@ -412,7 +431,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """Return the KafkaRDD of the plan's ranges. Sends no request: the tasks read, and raise the errors of the read.
 
         Runs on the driver. With a LocationStrategy it asks the JVM for the executors. For PreferBrokers, the leaders are those of the
-        newest planning, not of this plan.
+        newest planning, not of this plan. For the first batch of an earlier driver it reads the dead-letter topic, and blocks: not in a
+        job, which has made sure before that no other driver has taken over.
 
         Args:
             time: the batch time.
@@ -429,7 +449,10 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             self._read_reports = ReadReportAccumulator(sc)
         packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
         policy = self._on_record_error()
-        errors = policy.in_tasks(plan.ranges, dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time))
+        if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
+            self._read_reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
+        letters = dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time)
+        errors = policy.in_tasks(plan.ranges, letters, self._stored_property(time))
         tolerate_loss = self._on_data_loss() != FAIL
         return KafkaRDD(
             sc,
@@ -465,6 +488,12 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             self._read_reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
 
     # -- methods for users, besides the operators
+
+    if TYPE_CHECKING:  # type checkers know the RDDs of this stream, which have offset ranges
+
+        def transform(self, func: Callable[[KafkaRDD], RDD[U]] | Callable[[BatchTime, KafkaRDD], RDD[U]]) -> DStream[U]: ...
+
+        def foreachRDD(self, func: Callable[[KafkaRDD], Any] | Callable[[BatchTime, KafkaRDD], Any]) -> None: ...
 
     def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: CommitCallback | None = None) -> None:
         """Commit the ends of ranges to Kafka, for the consumer group `group.id`. Any thread; returns at once.
@@ -504,7 +533,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             func: `func(df, batch_id)`, called on the driver in the batch's job. `batch_id` is the batch time in ms.
 
         Raises:
-            TypeError: `func` is not a function.
+            TypeError: `func` is not a function, or is a generator or coroutine function.
             MissingDependencyError: in the batch's job, if pyarrow or pandas is missing or too old.
 
         Example:
@@ -516,9 +545,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
 
         check_function("foreachBatch", "func", func)
 
-        def output(time: Time, rdd: Any) -> None:
+        def output(time: Time, rdd: Any) -> object:
             spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
-            func(kafka_data_frame(spark, rdd.reads), time.milliseconds)
+            return func(kafka_data_frame(spark, rdd.reads), time.milliseconds)
 
         self._output("foreachBatch", output)
 

@@ -18,6 +18,7 @@ from kstream.batch_time import Duration, Time
 from kstream.offsets.log_ends import Ends, OffsetsForTime, ends_at_times, times_with_records
 from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.ports import DriverClient, LogEnd
+from kstream_kafka.source.missing_partitions import check_none_missing
 from kstream_kafka.source.partition_offsets import LogEndSnapshot
 
 logger = logging.getLogger("kstream.kafka")
@@ -74,8 +75,10 @@ class Downtime:
             interval: the batch interval.
 
         Raises:
+            TopicNotAvailableError: a partition is missing.
             KafkaError: an error of the client.
         """
+        check_none_missing(snapshot.missing)
         partitions = list(snapshot.current)
         future_ms = max(now_ms, times[-1].milliseconds if times else 0) + interval.milliseconds
         stray = pinned(client.at_times([future_ms], partitions)[0], snapshot.latest)
@@ -122,10 +125,12 @@ class Downtime:
             The snapshot of the batch's own time. None if the batch is on time, or late for another reason: see LATE_MS and MOST_LATE_MS.
 
         Raises:
+            TopicNotAvailableError: a partition is missing.
             KafkaError: an error of the client.
         """
         if now_ms - time.milliseconds < LATE_MS or now_ms - self.caught_up_ms > MOST_LATE_MS:
             return None
+        check_none_missing(now.missing)
         return _snapshot_at(now.current, now.latest, client.at_times([time.milliseconds], list(now.current))[0], now.ahead)
 
 

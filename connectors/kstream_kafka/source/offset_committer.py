@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from kstream.batch_time import Time
+from kstream.dstream.arguments import check_body_runs
 from kstream.offsets.offset_range import OffsetRange, Partition, TopicAndPartition
 from kstream_kafka.client.ports import DriverClient
 
@@ -175,11 +176,12 @@ def as_callback(given: Any) -> CommitCallback | None:
         The function or the method; None for None.
 
     Raises:
-        TypeError: `given` is none of these.
+        TypeError: `given` is none of these, or nothing would run its body.
     """
     if given is None:
         return None
     callback = getattr(given, "onComplete", given)
     if not callable(callback):
         raise TypeError("the callback of commitAsync should be a function of (offsets, error)")
+    check_body_runs("commitAsync", "callback", callback)
     return callback

@@ -8,14 +8,17 @@ logs that were cut) are pending changes until a plan that contains them is durab
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from kstream.offsets.offset_range import LostRange, Partition
+from kstream.clock import Clock
+from kstream.offsets.offset_range import LostRange, Partition, describe_offsets
 from kstream.offsets.positions import Positions
 from kstream_kafka.client.ports import DriverClient, LogEnd, Subscription
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError, TopicRecreatedError, UnknownTopicError
 from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS, MissingPartitions
 from kstream_kafka.source.starting_offsets import EARLIEST, OffsetResolver
 
 logger = logging.getLogger("kstream.kafka")
@@ -29,11 +32,13 @@ class LogEndSnapshot:
         current: partition → next offset.
         latest: partition → end of its log.
         ahead: partitions whose given start is after the end of their log. They wait with empty ranges.
+        missing: partitions that the brokers do not show. They keep their offsets, with empty ranges.
     """
 
     current: Mapping[Partition, int]
     latest: Mapping[Partition, LogEnd]
     ahead: frozenset[Partition]
+    missing: frozenset[Partition] = frozenset()
 
 
 @dataclass
@@ -59,7 +64,8 @@ class PartitionOffsets:
     The stream looks for new partitions every `max_age_ms`, unless the subscription names partitions one by one. A partition that is found
     after the start begins at its earliest record, whatever the reset policy is. Otherwise records from before its discovery would be lost.
     Only an offset that the user gave for this partition wins over that rule. If a pattern chose a topic that is deleted, its partitions
-    leave the stream with a recorded loss. If the user named the topic, its deletion is an error.
+    leave the stream with a recorded loss. Until the deletion is certain they are missing partitions, with empty ranges. If the user named
+    the topic, its deletion is an error.
 
     The topic ids are checked when a topic may have been recreated: at a restart, after each look for partitions, when a log is shorter than
     the next offset, and after `recheck_topic_ids`.
@@ -95,9 +101,10 @@ class PartitionOffsets:
         self._epochs: dict[Partition, int | None] = {}
         self._ids: dict[str, str] = {}
         self._returned_topics: set[str] = set()
-        """Topics that have come back to the list of the stream and are not yet in a plan."""
+        """Topics that have come back to the stream and are not yet in a plan."""
         self._pending = _PendingChanges()
         self._must_check_ids = False
+        self._missing = MissingPartitions(monotonic_ms)
         self._ahead: frozenset[Partition] = frozenset()
         self.closed = False
         """Whether the set of partitions is final, as in a bounded run. Then the stream looks for no new partitions."""
@@ -116,6 +123,11 @@ class PartitionOffsets:
     def ahead(self) -> frozenset[Partition]:
         """The partitions whose given start was after the end of their log at the last answer."""
         return self._ahead
+
+    @property
+    def missing(self) -> frozenset[Partition]:
+        """The partitions that the brokers do not show, and of which it is not known whether they were deleted."""
+        return self._missing.partitions
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -177,7 +189,7 @@ class PartitionOffsets:
         self._must_check_ids = True
 
     def restore_kept(self, kept: KafkaPlan) -> None:
-        """Continue at kept offsets, for partitions that had left the list and are read again. Called after `restore`. Sends no request.
+        """Continue at kept offsets, for partitions that had left the stream and are read again. Called after `restore`. Sends no request.
 
         Args:
             kept: the kept offsets. Partitions that the stream does not read are ignored.
@@ -187,7 +199,7 @@ class PartitionOffsets:
             return
         logger.info("the stream reads %s again, from these kept offsets", describe_offsets(back))
         topics = {topic for topic, _ in back}
-        self._returned_topics = topics - {topic for topic, _ in self._next}
+        self._returned_topics |= topics - {topic for topic, _ in self._next}
         self._next.update(back)
         self._epochs = {**self._epochs, **{p: epoch for p, epoch in kept.until_epochs.items() if p in back}}
         self._ids.update({topic: topic_id for topic, topic_id in kept.topic_ids.items() if topic in self._returned_topics})
@@ -218,9 +230,23 @@ class PartitionOffsets:
                 raise PartitionRevokedError(gone) from e
             raise
 
+    def whole_snapshot(self, client: DriverClient, clock: Clock) -> LogEndSnapshot:
+        """Take a snapshot at a start. If it lacks partitions, take another one when it is time to ask for them by name. Blocks.
+
+        A start asks once. So without the second look a deleted topic would fail each start. Raises as `snapshot`.
+        """
+        snapshot = self.snapshot(client)
+        if not snapshot.missing:
+            return snapshot
+        due = clock.monotonic_ms() + SECOND_LOOK_MS
+        while (left := due - clock.monotonic_ms()) > 0:
+            clock.wait(left, threading.Event())
+        return self.snapshot(client)
+
     def _snapshot(self, client: DriverClient) -> LogEndSnapshot:
         """Take a snapshot. Raises the errors of `snapshot`, and UnknownTopicError for every topic that does not exist."""
         self._look_for_partitions(client)
+        self._ask_for_missing(client)
         latest = self._latest(client)
         if self._shrunk(latest):
             self._must_check_ids = True
@@ -229,9 +255,9 @@ class PartitionOffsets:
             latest = self._latest(client)
             for p in self._shrunk(latest) if self._tolerate_loss() else ():
                 self._resume_at_log_end(p, latest[p].offset)
-        current = self.positions
-        ahead = frozenset(p for p in self._ahead if p in latest and latest[p].offset < current[p])
-        return LogEndSnapshot(current, latest, ahead)
+        current, missing = self.positions, self._missing.partitions
+        ahead = frozenset(p for p in self._ahead if p in latest and (latest[p].offset < current[p] or p in missing))
+        return LogEndSnapshot(current, latest, ahead, missing)
 
     def advance(self, plan: KafkaPlan) -> None:
         """Move to the ends of a durable plan, and drop the pending changes that the plan contains. Sends no request.
@@ -285,8 +311,8 @@ class PartitionOffsets:
     def _look_for_partitions(self, client: DriverClient) -> None:
         """Ask for the partitions of the cluster, at most every `max_age_ms`. Blocks if it asks.
 
-        Deleted partitions leave the stream, or raise PartitionRevokedError. New partitions begin at the user's offset for them, else at
-        their earliest record. After an error the next snapshot asks again.
+        Partitions that the answer lacks are missing, or raise PartitionRevokedError if the user named their topic. New partitions begin at
+        the user's offset for them, else at their earliest record. After an error the next snapshot asks again.
         """
         now = self._monotonic_ms()
         fixed = self._subscription.fixed
@@ -297,13 +323,37 @@ class PartitionOffsets:
         known = self._known(client)
         if self.positions.keys() - known:
             self._check_ids(client)  # a recreated topic may have fewer partitions
-        if gone := self.positions.keys() - known:
-            self._remove_or_raise(gone)
+        self._missing.shown(known)
+        if lacking := self.positions.keys() - known:
+            if not self.by_pattern:
+                raise PartitionRevokedError(lacking)
+            self._missing.lacking({p: at for p, at in self.positions.items() if p in lacking})
+        self._take_back(known)
         new = known - self.positions.keys()
         if new:
             self._begin_new(client, new)
         self._looked_ms = now
         self._must_check_ids = True
+
+    def _ask_for_missing(self, client: DriverClient) -> None:
+        """Ask for the topics of missing partitions by name, if it is time. Deleted partitions leave. Blocks if it asks."""
+        deleted, is_any_back = self._missing.ask(client, self.topic_ids)
+        if is_any_back:
+            self._must_check_ids = True
+        self._remove(deleted)
+
+    def _take_back(self, known: Collection[Partition]) -> None:
+        """Continue partitions that had left as deleted, and that the brokers show again, at the offsets that they had.
+
+        The next check of the topic ids finds out whether they are of a new topic, which then begins at its earliest records.
+        """
+        kept = self._missing.take_back(known)
+        if kept is None:
+            return
+        back = kept.until_offsets.keys()
+        self._pending.gone -= back
+        self._pending.lost = [e for e in self._pending.lost if e.cause != "deletion" or (e.topic, e.partition) not in back]
+        self.restore_kept(kept)
 
     def _begin_new(self, client: DriverClient, new: Collection[Partition]) -> None:
         """Add new partitions to the pending changes, at the user's offset for them, else at their earliest record. Blocks."""
@@ -313,14 +363,13 @@ class PartitionOffsets:
         self._ahead |= self._past_the_end(client, {p: at for p, at in found.items() if p in self._starting_offsets.each})
         logger.info("new partitions: %s", {f"{t}-{n}": at for (t, n), at in sorted(found.items())})
 
-    def _remove_or_raise(self, gone: Collection[Partition]) -> None:
-        """Remove deleted partitions with a recorded loss if a pattern chose their topic; otherwise raise PartitionRevokedError."""
-        if not self.by_pattern:
-            raise PartitionRevokedError(gone)
-        positions = self.positions
-        for topic, number in sorted(gone):
+    def _remove(self, deleted: Collection[Partition]) -> None:
+        """Remove the partitions of deleted topics of a pattern, with a recorded loss. Their offsets are kept for as long as the driver."""
+        positions, ids = self.positions, self.topic_ids
+        for topic, number in sorted(deleted):
             at = positions[topic, number]
             logger.warning("%s-%d was deleted: it leaves the stream at offset %d, and its unread records are lost", topic, number, at)
+            self._missing.leave((topic, number), at, self.epoch_of((topic, number)), ids.get(topic))
             detail = f"the topic was deleted; offset {at} was next to be read"
             self._drop((topic, number), LostRange(topic, number, at, None, "deletion", detail))
 
@@ -335,15 +384,18 @@ class PartitionOffsets:
     # -- changes of the logs
 
     def _latest(self, client: DriverClient) -> dict[Partition, LogEnd]:
-        """Return the ends of all logs. Blocks. If a topic of a pattern was deleted, remove its partitions and ask again."""
-        try:
-            return client.latest(self.positions.keys())
-        except UnknownTopicError:
-            if not self.by_pattern or self.closed:
-                raise
-            self._looked_ms = None
-            self._look_for_partitions(client)
-            return client.latest(self.positions.keys())
+        """Return the ends of all logs. Blocks. A missing partition ends at its next offset. Unknown topics of a pattern become missing."""
+        while True:
+            positions, missing = self.positions, self._missing.partitions
+            try:
+                found = client.latest(positions.keys() - missing)
+            except UnknownTopicError as e:
+                unknown = {p: at for p, at in positions.items() if p not in missing and p[0] in e.facts["topics"]}
+                if not self.by_pattern or self.closed or not unknown:
+                    raise
+                self._missing.lacking(unknown)
+            else:
+                return {**found, **{p: LogEnd(positions[p]) for p in missing}}
 
     def _shrunk(self, latest: Mapping[Partition, LogEnd]) -> list[Partition]:
         """Return the partitions whose log ends before their next offset, except those of `ahead`."""
@@ -386,6 +438,7 @@ class PartitionOffsets:
         self._next = {p: at for p, at in self._next.items() if p not in old}
         self._epochs = {p: epoch for p, epoch in self._epochs.items() if p not in old}
         self._ahead -= old.keys()
+        self._missing.forget(topic)
         self._returned_topics.discard(topic)
         self._begin_new(client, {p for p in self._known(client) if p[0] == topic})
 
@@ -409,6 +462,7 @@ class PartitionOffsets:
             planned_id,
             topic_id,
         )
+        self._missing.forget(topic)
         new = {p for p in self._known(client) if p[0] == topic}
         begins = {p: end.offset for p, end in client.earliest(new).items()}
         for (_, number), at in old.items():
@@ -425,14 +479,3 @@ class PartitionOffsets:
         logger.warning("%s-%d: %s", topic, number, detail)
         self._pending.lost.append(LostRange(topic, number, end, at, "truncation", detail))
         self._pending.begins[partition] = end
-
-
-def describe_offsets(offsets: Mapping[Partition, int], most: int = 5) -> str:
-    """Return the offsets in words, as `orders-0 at 10, orders-1 at 12`.
-
-    Args:
-        offsets: partition → offset.
-        most: the most partitions to name. If there are more, the text ends with the number of all.
-    """
-    shown = [f"{topic}-{number} at {at}" for (topic, number), at in sorted(offsets.items())]
-    return ", ".join(shown[:most]) + (f" … ({len(shown)} in all)" if len(shown) > most else "")

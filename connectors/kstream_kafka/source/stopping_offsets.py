@@ -6,11 +6,13 @@ As soon as they are known, every plan stores them. So after a restart the run en
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position, Positions
 from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.source.missing_partitions import check_none_missing
 from kstream_kafka.source.partition_offsets import LogEndSnapshot
 from kstream_kafka.source.starting_offsets import OffsetResolver
 
@@ -65,29 +67,32 @@ class StoppingOffsets:
         """
         self._ends = None
 
-    def resolve(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
+    def resolve(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int, missing: Collection[Partition] = ()) -> None:
         """Turn the positions into offsets, unless they are known or a position is a time after `time_ms`. Blocks on the brokers then.
 
         Args:
             client: the driver's client.
             partitions: the next offset of each partition.
             time_ms: the wall clock, in ms.
+            missing: partitions that the brokers do not show at the moment.
 
         Raises:
+            TopicNotAvailableError: the brokers must be asked, and a partition is missing.
             KafkaConfigError: a partition has no position, at the first call of a run that was not restored.
             KafkaError: an error of the client.
         """
         if not self._given or self._ends is not None:
             return
         positions = {p: self._given.of(p) for p in partitions}
-        missing = sorted(p for p, at in positions.items() if at is None)
-        if missing and self._checked:  # found before the stopping offsets were known: this run does not read them
-            positions.update({p: Position("offset", partitions[p]) for p in missing})
-        elif missing:
-            raise KafkaConfigError(KEY, f"has no end for {missing}", "Give one for every partition, or one position for all.")
+        endless = sorted(p for p, at in positions.items() if at is None)
+        if endless and self._checked:  # found before the stopping offsets were known: this run does not read them
+            positions.update({p: Position("offset", partitions[p]) for p in endless})
+        elif endless:
+            raise KafkaConfigError(KEY, f"has no end for {endless}", "Give one for every partition, or one position for all.")
         self._checked = True
         if any(at is not None and at.kind == "time" and at.value > time_ms for at in positions.values()):
             return
+        check_none_missing(missing)
         ends = self._resolver.resolve(client, positions)
         self._ends = {p: max(ends[p], at) for p, at in partitions.items()}
 
@@ -101,7 +106,7 @@ class StoppingOffsets:
             return snapshot
         ends = self._ends
         latest = {p: LogEnd(min(end.offset, ends.get(p, end.offset)), end.leader_epoch) for p, end in snapshot.latest.items()}
-        return LogEndSnapshot(snapshot.current, latest, snapshot.ahead)
+        return replace(snapshot, latest=latest)
 
     def reached(self, offsets: Mapping[Partition, int]) -> bool:
         """Return whether every partition is planned up to its stopping offset. False while the stopping offsets are unknown.

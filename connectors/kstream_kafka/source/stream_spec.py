@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstream.batch.plan import DATA_LOSS_POLICIES
+from kstream.conf import Settings
 from kstream.dstream.recipe import Recipe
+from kstream.offsets.admission_control import AdmissionSettings
 from kstream.offsets.errors_policy import NO_POLICY, OnRecordError
+from kstream.offsets.offset_range import TopicAndPartition
 from kstream.offsets.positions import NO_POSITIONS, Positions
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, check_one_of
@@ -64,6 +67,26 @@ class StreamSpec:
         check_one_of(self.downtime, DOWNTIME_POLICIES, "downtime")
         check_one_of(self.on_data_loss, DATA_LOSS_POLICIES, "onDataLoss")
         check_apart(self.on_record_error.dead_letter_topic, self.topics)
+
+    def admission(self, settings: Settings) -> AdmissionSettings:
+        """Return the limits of a batch. Those of the user's PerPartitionConfig win over the settings.
+
+        A bounded run has an end, and nobody waits for its single batches: nothing but a rate or a number of bytes limits it.
+        """
+        conf, rates, is_bounded = settings.get, self.rates, bool(self.stopping_offsets)
+        most, least = conf("spark.streaming.kafka.maxRatePerPartition"), conf("spark.streaming.kafka.minRatePerPartition")
+        return AdmissionSettings(
+            max_rate=(lambda _: most) if rates is None else (lambda p: rates.maxRatePerPartition(TopicAndPartition(*p))),
+            min_rate=(lambda _: least) if rates is None else (lambda p: rates.minRatePerPartition(TopicAndPartition(*p))),
+            caps_rates=most > 0 or rates is not None,
+            backpressure=conf("spark.streaming.backpressure.enabled"),
+            initial_rate=conf("spark.streaming.backpressure.initialRate"),
+            concurrent_jobs=conf("spark.streaming.concurrentJobs"),
+            first_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.firstBatchRecords"),
+            max_bytes=conf("spark.streaming.kstream.kafka.maxBytesPerBatch"),
+            min_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.minRecordsPerBatch"),
+            max_wait_ms=conf("spark.streaming.kstream.kafka.maxWait"),
+        )
 
     def recipe(self) -> Recipe | None:
         """Return the stored form of the definition.

@@ -12,6 +12,7 @@ from typing import Any
 
 from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import PartitionLike, Position, Positions, PositionsLike, as_partition
+from kstream.public_call import refused
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 
@@ -140,7 +141,7 @@ def subscription(topics: Sequence[str] | re.Pattern[str]) -> Subscribed:
     if isinstance(topics, re.Pattern):
         return TopicPattern(topics.pattern, topics.flags)
     if not isinstance(topics, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError("topics should be list")
+        raise refused(TypeError(f"topics should be list, it is {topics!r}. Give a list of names"))
     if not topics:
         raise KafkaConfigError("topics", "is empty", "Name at least one topic.")
     patterns = [t for t in topics if t.startswith("^")]
@@ -216,7 +217,7 @@ class ConsumerStrategies:
             ConsumerStrategies.Subscribe(["orders"], {"bootstrap.servers": "k:9092", "group.id": "shop"}, {("orders", 0): 1200})
         """
         if isinstance(topics, str):
-            raise TypeError("topics should be a collection of names")
+            raise refused(TypeError(f"topics should be a collection of names, it is {topics!r}. Give a list of names"))
         if not topics:
             raise KafkaConfigError("topics", "is empty", "Name at least one topic.")
         return _strategy(Topics(tuple(dict.fromkeys(topics))), kafkaParams, offsets)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kstream.connectors import ConnectorTools, Finding, LogRecord, Partition, PlannedRange, ResetResult, UnreadableRange
+from kstream.connectors import ConnectorTools, Finding, LogRecord, Partition, PlannedRange, ResetResult, UnreadableRange, stored_ranges
 from kstream.errors import ConfigurationError
 from kstream_kafka.client.params import RENAMED
 
@@ -27,14 +27,12 @@ class KafkaTools(ConnectorTools):
     name = "Kafka"
     input_kind = "kafka-direct"
     leaves_out = True
+    worker_modules = ("kstream_kafka.reader.range_consumer",)
     client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         """Return the ranges in plan data, empty ones included; None if the data is no stored KafkaPlan. Pure."""
-        stored = data.get("ranges")
-        if "log" in data or not isinstance(stored, list) or not all(isinstance(row, list) and len(row) == 4 for row in stored):
-            return None
-        return [PlannedRange(str(topic), int(partition), int(begin), int(until)) for topic, partition, begin, until in stored]
+        return None if "log" in data else stored_ranges(data.get("ranges"))
 
     def waiting(self, data: Mapping[str, Any]) -> Collection[Partition]:
         """Return the partitions whose given start offset lies past the end of their log. Pure."""

@@ -79,7 +79,7 @@ class DeadLetterTopic:
         """Put the records of letters back into their partitions of origin, without the headers of their errors.
 
         Letters that an earlier call has put back are left out, and so are repeats. What was put back is read first, because a repeat of it
-        may be in any partition. A letter without the record's headers is not put back. If the call is ended early, the next one may
+        may be in any partition. A letter without all headers of its record is not put back. If the call is ended early, the next one may
         repeat up to PORTION records.
 
         Args:
@@ -121,7 +121,8 @@ class DeadLetterTopic:
         """Wait until all records are stored, then commit. KafkaError if a record was not stored, or for the commit."""
         unanswered = producer.flush()
         if result.failures or unanswered:
-            reason = result.failures[0] if result.failures else f"{unanswered} records have had no answer"
+            no_answer = f"{', '.join(sorted(result.topics))}: {unanswered} records have had no answer"
+            reason = result.failures[0] if result.failures else no_answer
             raise KafkaError(f"a record could not be put back into {reason}. The next run begins with it", reason=reason)
         if offsets:
             answers: queue.Queue[Exception | None] = queue.Queue()
@@ -145,7 +146,7 @@ class PutBack:
         repeats: how many letters were repeats of others.
         before: how many letters an earlier call has put back.
         others: how many records of the topic are no dead letters.
-        without_headers: how many letters lack the headers of their record, and so stay where they are.
+        without_headers: how many letters lack headers of their record, and so stay where they are.
         failures: why records were not stored.
     """
 
@@ -160,21 +161,22 @@ class PutBack:
 
 @dataclass(slots=True)
 class LetterCount:
-    """The letters of one origin, one exception and one batch: how many, and of how many records."""
+    """The letters of one kind: how many, and of how many records."""
 
     letters: int = 0
     places: set[Place] = field(default_factory=set[Place])
 
 
 Kind = tuple[str, str, str, int | None]
-"""Topic of origin, class of the exception, operator, batch time in ms."""
+"""Topic of origin, class of the exception, operator; batch time in ms, or None for all batches together."""
 
 
-def counts_by_kind(letters: Iterable[Letter]) -> tuple[dict[Kind, LetterCount], int]:
-    """Count letters by topic of origin, exception, operator and batch. Pure.
+def counts_by_kind(letters: Iterable[Letter], by_batch: bool = False) -> tuple[dict[Kind, LetterCount], int]:
+    """Count letters by topic of origin, exception and operator. Pure.
 
     Args:
         letters: the letters.
+        by_batch: whether each batch counts by itself.
 
     Returns:
         The counts by kind, sorted; and the number of records that are no dead letters.
@@ -186,7 +188,8 @@ def counts_by_kind(letters: Iterable[Letter]) -> tuple[dict[Kind, LetterCount], 
         if dead is None:
             others += 1
             continue
-        counted = found.setdefault((dead.topic, dead.exception, dead.operator, dead.batch_ms), LetterCount())
+        batch_ms = dead.batch_ms if by_batch else None
+        counted = found.setdefault((dead.topic, dead.exception, dead.operator, batch_ms), LetterCount())
         counted.letters += 1
         counted.places.add(dead.place)
     return dict(sorted(found.items(), key=lambda entry: (*entry[0][:3], entry[0][3] or 0))), others

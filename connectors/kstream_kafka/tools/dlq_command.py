@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.record_text import FORMATS, JSON, TEXT, as_data, lines_of, printable
-from kstream.cli.terminal import clear_errors, count, table_console
+from kstream.cli.record_text import FORMATS, JSON, TEXT, as_data, lines_of
+from kstream.cli.terminal import clear_errors, count, echo, table_console
+from kstream.printable import printable
 from kstream_kafka.planning.dead_letter import DeadLetter
 from kstream_kafka.tools.dead_letter_reading import DeadLetterTopic, counts_by_kind
 from kstream_kafka.tools.topic_options import connection_of, of_a_topic
@@ -30,25 +31,26 @@ def dlq_command() -> None:
 
 @dlq_command.command("ls")
 @of_a_topic
+@click.option("--by-batch", is_flag=True, help="Count each batch by itself.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def ls_command(topic: str, as_json: bool, **options: Any) -> None:
-    """Count the letters by topic of origin, exception, operator and batch."""
+def ls_command(topic: str, by_batch: bool, as_json: bool, **options: Any) -> None:
+    """Count the letters by topic of origin, exception and operator."""
     with clear_errors(code=ReadingCode.UNREADABLE), _opened(topic, **options) as letters:
-        counted, others = counts_by_kind(letters.letters())
-    names = ("topic", "exception", "operator", "batch")
-    rows = [{**dict(zip(names, kind, strict=True)), "letters": n.letters, "records": len(n.places)} for kind, n in counted.items()]
+        counted, others = counts_by_kind(letters.letters(), by_batch)
+    names = ("topic", "exception", "operator", "batch")[: 4 if by_batch else 3]
+    rows = [{**dict(zip(names, kind, strict=False)), "letters": n.letters, "records": len(n.places)} for kind, n in counted.items()]
     if as_json:
-        click.echo(json.dumps({"topic": topic, "kinds": rows, "others": others}))
+        echo(json.dumps({"topic": topic, "kinds": rows, "others": others}))
         return
     if not rows:
-        click.echo(f"{topic} has no dead letters" + (f", but {count(others, 'other record')}" if others else ""))
+        echo(f"{topic} has no dead letters" + (f", but {count(others, 'other record')}" if others else ""))
         return
-    table = Table("topic", "exception", "operator", "batch (ms)", "letters", "records")
+    table = Table("topic", "exception", "operator", *(["batch (ms)"] if by_batch else []), "letters", "records")
     for row in rows:
         table.add_row(*(escape(printable("" if value is None else str(value))) for value in row.values()))
     table_console().print(table)
     if others:
-        click.echo(f"{count(others, 'other record')} of {topic} {'is' if others == 1 else 'are'} no dead letter")
+        echo(f"{count(others, 'other record')} of {topic} {'is' if others == 1 else 'are'} no dead letter")
 
 
 @dlq_command.command("show")
@@ -65,15 +67,15 @@ def show_command(topic: str, most: int, form: str, stacktrace: bool, **options: 
                 continue
             record = replace(letter.record, headers=dead.headers)
             if form == JSON:
-                click.echo(json.dumps({**as_data(record), "error": _error_data(dead)}))
+                echo(json.dumps({**as_data(record), "error": _error_data(dead)}))
             else:
                 for line in [*lines_of(record, form), *_error_lines(dead, stacktrace)]:
-                    click.echo(line)
+                    echo(line)
             shown += 1
             if shown == most:
                 break
     if not shown:
-        click.echo(f"{topic} has no dead letters", err=True)
+        echo(f"{topic} has no dead letters", err=True)
 
 
 @dlq_command.command("replay")
@@ -90,16 +92,16 @@ def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
         group = letters.group
     would = "would go" if dry_run else "went"
     into = f" into {', '.join(sorted(map(printable, result.topics)))}" if result.topics else ""
-    click.echo(f"{count(result.records, 'record')} of {topic} {would} back{into}")
+    echo(f"{count(result.records, 'record')} of {topic} {would} back{into}")
     notes = (
         (result.repeats, "letter", "repeats of these were left out"),
         (result.before, "letter", f"went back before, as the group {group} remembers"),
         (result.others, "record", "of the topic are no dead letters"),
-        (result.without_headers, "letter", "without the headers of the record did not go back: the client could not read them"),
+        (result.without_headers, "letter", "without all headers of the record did not go back"),
     )
     for number, what, said in notes:
         if number:
-            click.echo(f"{count(number, what)} {said}")
+            echo(f"{count(number, what)} {said}")
 
 
 @contextmanager

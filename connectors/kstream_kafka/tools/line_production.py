@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 
-from kstream.cli.record_text import printable
 from kstream.cli.terminal import count
+from kstream.printable import printable
 from kstream_kafka.errors import KafkaError
 
 MOST_REFUSED = 10

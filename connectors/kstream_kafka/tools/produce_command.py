@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from kstream.cli.terminal import clear_errors, count, fail
+from kstream.cli.terminal import clear_errors, count, echo, fail
 from kstream.errors import ConfigurationError
 from kstream.nearest_name import did_you_mean
 from kstream_kafka.client.driver_client import KafkaDriverClient
@@ -70,7 +70,7 @@ def produce_command(
         except KeyboardInterrupt:  # a second one
             pass
     answers = production.answers
-    click.echo(stored_sentence(topic, answers))
+    echo(stored_sentence(topic, answers))
     trouble = trouble_sentence(answers, interrupt.signal is not None)
     if interrupt.signal is not None:
         ended = f"interrupted after {count(answers.read, 'line')}: {count(answers.acknowledged, 'record')} acknowledged"
@@ -126,9 +126,9 @@ def _prepare(params: KafkaParams, topic: str, form: LineForm, partitions: int | 
         text = f"{topic} has no partition {form.partition}: it has {count(len(known), 'partition')}, from 0 on"
         raise ConfigurationError(text, key="partition", value=form.partition)
     if is_new:
-        click.echo(f"created {topic} with {count(len(known), 'partition')}", err=True)
+        echo(f"created {topic} with {count(len(known), 'partition')}", err=True)
     elif partitions not in (None, len(known)):
-        click.echo(f"{topic} exists, with {count(len(known), 'partition')}", err=True)
+        echo(f"{topic} exists, with {count(len(known), 'partition')}", err=True)
     return {} if limit is None else {"batch.size": min(limit, BATCH_BYTES)}
 
 

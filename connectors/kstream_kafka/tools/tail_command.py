@@ -15,7 +15,7 @@ import click
 
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.record_text import FORMATS, JSON, MOST_BYTES, lines_of, value_line
-from kstream.cli.terminal import clear_errors
+from kstream.cli.terminal import clear_errors, echo
 from kstream.connectors import LogRecord
 from kstream.errors import KStreamError
 from kstream.offsets.offset_range import Partition
@@ -117,7 +117,7 @@ def _now_ms() -> int:
 
 def _notice(sentence: str) -> None:
     """Print a sentence about the reading on standard error, among the records."""
-    click.echo(f"kstream: {sentence}", err=True)
+    echo(f"kstream: {sentence}", err=True)
 
 
 class Brokers:
@@ -184,7 +184,7 @@ def _print(tail: LogTail, brokers: Brokers, form: str, most: int | None, max_byt
         for records in tail.answers():
             shown = records if left is None else records[:left]
             if shown:
-                click.echo("\n".join(_text(record, form, max_bytes) for record in shown))
+                echo("\n".join(_text(record, form, max_bytes) for record in shown))
             if left is not None and not (left := left - len(shown)):
                 return
             if _reader_is_gone():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kstream.public_call import refused
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 
@@ -59,9 +60,9 @@ class ReceiverSettings:
             TypeError: an argument is of the wrong type.
         """
         if not isinstance(topics, dict):
-            raise TypeError("topics should be dict")
+            raise refused(TypeError("topics should be dict"))
         if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError("kafkaParams should be dict")
+            raise refused(TypeError("kafkaParams should be dict"))
         _check_names(quorum, group)
         params = {**(given or {}), "group.id": group}
         _check_brokers(params)

@@ -42,21 +42,24 @@ const FIGURES = [
     hint: "For how long the oldest unfinished batch has been due",
     of: (s) => ({
       value: durationParts(s.secondsBehind * 1000),
-      note: s.oldestUnfinishedMs === null ? "no batch is due" : `oldest ${moment(whole(s.oldestUnfinishedMs), s.nowMs)}`,
+      note: oldest(s),
       tone: kindOf({ ...s, state: "", numHeldBatches: 0, numFailedBatches: 0, numWaitingBatches: 0 }) === "late" ? "warn" : "",
     }),
   },
   {
     title: "Lag",
-    hint: "Records in the logs that no batch has planned yet",
-    of: (s) => ({ value: [short(s.lagRecords), ""], note: s.lagRecords === null ? "no input reads a log" : "records in logs" }),
+    hint: "Records after the last batch that has succeeded without a gap, up to the ends of the logs",
+    of: (s) => ({
+      value: [short(s.lagRecords), ""],
+      note: s.lagRecords === null ? "no input has told it" : "records",
+    }),
   },
   {
     title: "Failed",
     hint: "Batches that have failed, and no retry is left",
     of: (s) => ({
       value: [count(s.numFailedBatches), ""],
-      note: s.numFailedBatches ? "no retry is left" : "none",
+      note: s.numFailedBatches ? "no retry is left" : s.numWaitingBatches ? `${count(s.numWaitingBatches)} waiting` : "none",
       tone: s.numFailedBatches ? "bad" : "",
     }),
   },
@@ -70,6 +73,12 @@ const FIGURES = [
     }),
   },
 ];
+
+/** Since when the oldest batch is due. @param {any} s */
+const oldest = (s) => {
+  if (s.oldestUnfinishedMs !== null) return `oldest ${moment(whole(s.oldestUnfinishedMs), s.nowMs)}`;
+  return s.secondsBehind ? "the next batch is due" : "no batch is due";
+};
 
 /** Whether a delay is longer than the batch interval. @param {number | null | undefined} ms @param {any} s */
 const over = (ms, s) => ((ms ?? 0) > s.batchDuration ? "warn" : "");

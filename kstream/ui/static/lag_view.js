@@ -62,7 +62,13 @@ class StreamLag {
       columns: [
         { title: "Topic", cell: (p) => p.topic, by: (p) => p.topic, kind: "wide" },
         { title: "Partition", cell: (p) => firstLine(p.partition, 24), by: (p) => p.partition, kind: "num" },
-        { title: "Next offset", cell: (p) => count(p.offset), by: (p) => p.offset, kind: "num", hint: "Where the next batch begins" },
+        {
+          title: "Completed",
+          cell: (p) => count(p.offset),
+          by: (p) => p.offset,
+          kind: "num",
+          hint: "Where the first batch begins that has not succeeded",
+        },
         { title: "End of the log", cell: (p) => count(p.latest), by: (p) => p.latest, kind: "num" },
         { title: "Lag in records", cell: lagCell, by: (p) => p.records, kind: "num" },
         {
@@ -70,7 +76,7 @@ class StreamLag {
           cell: (p) => duration(p.seconds * 1000),
           by: (p) => p.seconds,
           kind: "num",
-          hint: "For how long the oldest record has waited that no batch has",
+          hint: "For how long the oldest of these records has been in the log",
         },
       ],
       keyOf: (p) => `${p.topic} ${p.partition}`,
@@ -87,7 +93,8 @@ class StreamLag {
     const partitions = lag.topics.flatMap((topic) => topic.partitions.map((partition) => ({ topic: topic.topic, ...partition })));
     setText(this.title, lag.description || `Stream ${lag.stream}`);
     const waited = lag.seconds === null ? "how long they wait is not known" : `the oldest has waited ${duration(lag.seconds * 1000)}`;
-    const behind = lag.records ? `${counted(lag.records, "record")} behind, ${waited}` : "at the ends of its logs";
+    const unplanned = lag.unplanned === null ? "" : `, ${counted(lag.unplanned, "record")} in no batch yet`;
+    const behind = lag.records ? `${counted(lag.records, "record")} behind${unplanned}, ${waited}` : "at the ends of its logs";
     const where = `${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`;
     const allowed = lag.rateLimit === null ? "" : ` · back-pressure allows ${counted(lag.rateLimit, "record")} a second`;
     setText(this.sum, `Stream ${lag.stream} · ${behind} · ${lag.topics.length ? where : "in which partitions is not known"}${allowed}`);

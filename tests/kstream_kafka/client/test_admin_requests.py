@@ -39,13 +39,13 @@ def test_a_question_that_raises_a_timeout_of_its_own_has_been_answered(kind: typ
 
     watch = Watch()
     with pytest.raises(kind, match="no metadata in 5 s"):
-        AdminRequests(watch, lambda: None).run_blocking(ask)
+        AdminRequests(watch, lambda: None, lambda: 0).run_blocking(ask)
     assert watch.answers == 0
 
 
 def test_the_answer_is_returned_and_the_watch_hears_of_it() -> None:
     watch = Watch()
-    assert AdminRequests(watch, lambda: None).run_blocking(lambda: 7) == 7
+    assert AdminRequests(watch, lambda: None, lambda: 0).run_blocking(lambda: 7) == 7
     assert watch.answers == 1
 
 
@@ -53,5 +53,5 @@ def test_while_it_waits_the_client_is_polled_and_a_verdict_ends_the_wait() -> No
     polls: list[int] = []
     watch = Watch(BrokerUnreachableError("h:1", 5), after=3)
     with pytest.raises(BrokerUnreachableError):
-        AdminRequests(watch, lambda: polls.append(1)).await_result(Future())
+        AdminRequests(watch, lambda: polls.append(1), lambda: 0).await_result(Future())
     assert len(polls) == 3

@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from kstream_kafka.client.driver_client import TIMES_IN_FLIGHT, KafkaDriverClient
+from kstream_kafka.client.driver_client import SETTLE_MS, TIMES_IN_FLIGHT, KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.errors import (
+    BrokerUnreachableError,
+    LeaderNotAvailableError,
+    NotAuthorizedError,
+    TopicNotAvailableError,
+    UnknownTopicError,
+)
 from kstream_kafka.errors import KafkaError as OurError
-from kstream_kafka.errors import LeaderNotAvailableError, NotAuthorizedError, UnknownTopicError
 from kstream_kafka.source.subscription import subscription
 
 P, Q = ("t", 0), ("t", 1)
@@ -79,9 +85,9 @@ class QuickClock:
         return False
 
 
-def client(admin: Admin, **params: Any) -> KafkaDriverClient:
+def client(admin: Admin, clock: QuickClock | None = None, **params: Any) -> KafkaDriverClient:
     given = {"bootstrap.servers": "127.0.0.1:1", "refresh.leader.backoff.ms": 1, **{k.replace("_", "."): v for k, v in params.items()}}
-    made = KafkaDriverClient(KafkaParams.parse(given), max_retries=1, clock=QuickClock())
+    made = KafkaDriverClient(KafkaParams.parse(given), max_retries=1, clock=clock or QuickClock())
     made._admin = admin  # pyright: ignore
     return made
 
@@ -187,12 +193,121 @@ def test_a_commit_tells_how_it_went_partition_errors_included() -> None:
     assert told[0] is None and all(isinstance(error, OurError) for error in told[1:]) and len(told) == 3
 
 
+def metadata(**topics: int | KafkaError) -> Any:
+    """What `list_topics` returns: topics with their numbers of partitions, or with an error."""
+    rows = {
+        name: SimpleNamespace(partitions={}, error=found)
+        if isinstance(found, KafkaError)
+        else SimpleNamespace(partitions={n: SimpleNamespace(leader=-1) for n in range(found)}, error=None)
+        for name, found in topics.items()
+    }
+    return SimpleNamespace(topics=rows, brokers={})
+
+
+def test_a_topic_in_an_election_is_waited_for_and_never_unknown() -> None:
+    """The driver waits then: an unknown topic that is read would end it."""
+    admin = Admin()
+    answers = iter([metadata(t=KafkaError(KafkaError.LEADER_NOT_AVAILABLE)), metadata(t=2)])
+    admin.list_topics = lambda timeout: next(answers)  # pyright: ignore[reportAttributeAccessIssue]
+    assert client(admin).partitions(subscription(["t"])) == {P, Q}
+    admin.list_topics = lambda timeout: metadata(t=KafkaError(KafkaError.LEADER_NOT_AVAILABLE))  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(TopicNotAvailableError, match="does not show 't' at the moment") as caught:
+        client(admin).partitions(subscription(["t"]))
+    assert caught.value.outage
+
+
+# -- the end of an outage
+
+
+def test_the_search_for_a_topic_begins_with_the_first_answer() -> None:
+    """The request hung in the outage, and the first answer is of a broker that still elects."""
+    admin, clock, answers = Admin(), QuickClock(), iter([metadata(), metadata(t=2)])
+
+    def list_topics(timeout: float) -> Any:
+        answer = next(answers)
+        clock.now_ms += 0 if answer.topics else 14_000
+        return answer
+
+    admin.list_topics = list_topics
+    assert client(admin, clock).partitions(subscription(["t"])) == {P, Q}
+
+
+class Outage(Admin):
+    """Brokers that answer nothing, or late, before `until_ms`. After that they do not know the topic."""
+
+    def __init__(self, clock: QuickClock, until_ms: int, late: bool) -> None:
+        super().__init__()
+        self.clock, self.until_ms, self.late = clock, until_ms, late
+
+    def list_topics(self, timeout: float) -> Any:
+        if self.clock.now_ms < self.until_ms:
+            self.clock.now_ms = self.until_ms
+            if not self.late:
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return metadata()
+
+    def list_offsets(self, wanted: dict[TopicPartition, Any], **_options: Any) -> dict[TopicPartition, Any]:
+        return {at: done(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))) for at in wanted}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["no answer", "a late answer"])
+def test_a_topic_that_is_missing_just_after_an_outage_is_an_outage_and_later_it_is_unknown(late: bool) -> None:
+    clock = QuickClock()
+    asked = client(Outage(clock, 15_000, late), clock)
+    if not late:
+        with pytest.raises(BrokerUnreachableError):
+            asked.partitions(subscription(["t"]))
+    for ask in (lambda: asked.partitions(subscription(["t"])), lambda: asked.latest([P])):
+        with pytest.raises(TopicNotAvailableError, match=r"does not show 't' at the moment: .* may not know all topics yet") as caught:
+            ask()
+        assert caught.value.outage, "so that the driver waits, up to its unreachableTimeout"
+        assert asked.describe_topics(["t"]) == {}, "nor is it an answer for a pattern"
+    clock.now_ms = 15_000 + SETTLE_MS
+    for ask in (lambda: asked.partitions(subscription(["t"])), lambda: asked.latest([P])):
+        with pytest.raises(UnknownTopicError):
+            ask()
+    assert asked.describe_topics(["t"]) == {"t": frozenset()}
+
+
+def test_a_leader_that_does_not_answer_is_an_outage_too() -> None:
+    answers = iter([KafkaError._TRANSPORT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 9])
+
+    def offset_at(_partition: int, _ms: int) -> int:
+        raise KafkaException(KafkaError(next(answers)))
+
+    with pytest.raises(TopicNotAvailableError):
+        client(Admin(offset_at)).latest([P])
+
+
+def test_topics_are_described_by_one_request_and_only_the_brokers_word_makes_one_unknown() -> None:
+    admin, asked = Admin(), list[list[str]]()
+    answers = {
+        "here": SimpleNamespace(partitions=[SimpleNamespace(id=0), SimpleNamespace(id=1)]),
+        "gone": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)),
+        "electing": KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)),
+        "silent": KafkaException(KafkaError(KafkaError._TIMED_OUT)),
+    }
+
+    def describe(topics: Any, **_options: Any) -> dict[str, Any]:
+        asked.append(topics.topic_names)
+        return {topic: done(answers[topic]) for topic in topics.topic_names}
+
+    admin.describe_topics = describe  # pyright: ignore[reportAttributeAccessIssue]
+    assert client(admin).describe_topics(list(answers)) == {"here": {0, 1}, "gone": frozenset()}
+    assert asked == [list(answers)]
+
+
+def test_a_topic_that_may_not_be_described_is_an_error_about_permission() -> None:
+    admin = Admin()
+    admin.visible = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(NotAuthorizedError, match="DESCRIBE the topic 't'"):
+        client(admin).describe_topics(["t"])
+
+
 def test_an_unknown_topic_is_named_with_the_topics_of_nearly_this_name() -> None:
     admin = Admin()
-    names = ["orders", "returns", "__orders"]
-    admin.list_topics = lambda timeout: SimpleNamespace(  # pyright: ignore[reportAttributeAccessIssue]
-        topics={name: SimpleNamespace(partitions={0: SimpleNamespace(leader=-1)}, error=None) for name in names}, brokers={}
-    )
+    admin.list_topics = lambda timeout: metadata(orders=1, returns=1, __orders=1)  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(UnknownTopicError, match=r"no topic 'ordesr' .* Did you mean 'orders'\? Create the topic") as caught:
         client(admin).partitions(subscription(["ordesr"]))
     assert caught.value.facts["near"] == ["orders"]
+    assert "kafka-topics.sh, or `kstream produce ordesr --partitions 1 --bootstrap HOST:PORT < /dev/null`" in str(caught.value)

@@ -15,6 +15,8 @@ from kstream_kafka import OffsetRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk, small
 from kstream_kafka.errors import LeaderNotAvailableError, LogTruncatedError
+from kstream_kafka.planning.dead_letter import MOST_HEADERS
+from kstream_kafka.reader.headers import headers_of
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_reader import read_range
 from kstream_kafka.source.subscription import subscription
@@ -53,12 +55,67 @@ def test_one_consumer_reads_one_range_after_the_other(params: KafkaParams, sized
     consumer.close()
 
 
+def test_a_letter_with_the_most_headers_is_read_and_one_more_header_hides_them_all(params: KafkaParams):
+    producer = Producer({"bootstrap.servers": params.bootstrap})
+    for count in MOST_HEADERS, MOST_HEADERS + 1:
+        headers: list[tuple[str, str | bytes | None]] = [("h", b"")] * count
+        producer.produce("headers", b"x", headers=headers, partition=0)
+    assert producer.flush(10) == 0
+    consumer = KafkaRangeConsumer(small(params.executor()))
+    messages = [m for chunk in read_range(consumer, OffsetRange("headers", 0, 0, 2), 20_000) for m in chunk]
+    consumer.close()
+    most, more = headers_of(messages)
+    assert most is not None and len(most) == MOST_HEADERS and more is None
+
+
 def test_ranges_that_are_not_there_are_told_apart(params: KafkaParams):
     consumer = KafkaRangeConsumer(small(params.executor()))
     with pytest.raises(LogTruncatedError, match="the partition ends at 25"):
         list(read_range(consumer, OffsetRange("orders", 0, 20, 40), 20_000))
     with pytest.raises(LogTruncatedError, match="offset 50 is past the log's end 25"):
         list(read_range(consumer, OffsetRange("orders", 0, 50, 60), 20_000))
+    consumer.close()
+
+
+class FallsSilent(KafkaRangeConsumer):
+    """Loses what it fetches after the first records, as far as its reader can see, until it begins anew. Silence takes no real time.
+
+    Attributes:
+        until: how many assignments it takes until records come again.
+    """
+
+    def __init__(self, settings: Any, until: int) -> None:
+        self.now, self.until, self.given, self.assignments, self.clients = 0.0, until, 0, 0, 0
+        super().__init__(settings)
+
+    def _connect(self) -> None:
+        self.clients += 1
+        super()._connect()
+
+    def assign(self, begins: Any) -> None:
+        self.assignments += 1
+        super().assign(begins)
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        if self.given < 7:
+            found = super().consume(min(num_messages, 7 - self.given), 10)
+            self.given += len(found)
+        elif self.assignments >= self.until:
+            found = super().consume(num_messages, 10)
+        else:
+            super().consume(3, 0.2)
+            found, self.now = [], self.now + 1
+        return found
+
+
+@pytest.mark.parametrize(("until", "clients"), [(2, 1), (3, 2)], ids=["assigned again", "replaced"])
+def test_a_read_that_begins_anew_gives_each_record_once(params: KafkaParams, until: int, clients: int):
+    consumer = FallsSilent(small(params.executor()), until)
+    chunks = read_range(consumer, OffsetRange("orders", 1, 2, 25), 120_000, monotonic=lambda: consumer.now)
+    assert [m.value() for chunk in chunks for m in chunk] == [b"%d" % (4 * i + 1) for i in range(2, 25)]
+    assert (consumer.assignments, consumer.clients) == (until, clients)
+    consumer.unassign()
+    assert [m.offset() for chunk in read_range(consumer, OffsetRange("orders", 0, 0, 3), 20_000) for m in chunk] == [0, 1, 2]
     consumer.close()
 
 

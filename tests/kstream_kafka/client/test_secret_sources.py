@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -100,6 +101,17 @@ def test_a_certificate_that_was_replaced_and_a_function_for_tokens_are_worth_a_n
     assert ClientSecrets({"oauth_cb": object()}).renew()
 
 
+def test_a_certificate_of_the_same_size_and_date_in_the_place_of_the_old_one_is_worth_a_new_client(tmp_path: Path) -> None:
+    """Kubernetes and `cp -p` put another file there. Its date may be that of the old one."""
+    certificate, newer = tmp_path / "orders.crt", tmp_path / "newer.crt"
+    for path, text in ((certificate, "one"), (newer, "two")):
+        path.write_text(text)
+        os.utime(path, ns=(1_000_000_000, 1_000_000_000))
+    secrets = ClientSecrets({"ssl.certificate.location": str(certificate)})
+    newer.replace(certificate)
+    assert secrets.renew() and not secrets.renew()
+
+
 def test_a_source_that_fails_after_a_refusal_leaves_the_refusal_to_be_raised(file: Path) -> None:
     secrets = ClientSecrets(params(file).settings)
     file.unlink()
@@ -166,6 +178,16 @@ def test_the_driver_asks_again_with_the_newer_password_and_warns(
         assert client.latest([("t", 0)])[("t", 0)].offset == 7
     assert len(maker.made) == 2 and maker.made[0].closed and not maker.made[1].closed
     assert "replaced by one with newer secrets" in caplog.text and "second-secret" not in caplog.text
+
+
+def test_the_driver_survives_every_change_of_its_password(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Maker()
+    client = RenewingDriverClient(params(file), maker)
+    for password in ("second-secret", "third-secret", "fourth-secret"):
+        file.write_text(password)
+        monkeypatch.setattr(Guarded, "broker", password)
+        assert client.latest([("t", 0)])[("t", 0)].offset == 7
+    assert len(maker.made) == 4 and [made.closed for made in maker.made] == [True, True, True, False]
 
 
 def test_a_password_that_is_wrong_stays_an_error_of_one_request(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

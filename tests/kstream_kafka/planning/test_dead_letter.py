@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstream_kafka.planning.dead_letter import Origin, dead_letter_of, error_headers
+from kstream_kafka.planning.dead_letter import HEADERS, MOST_HEADERS, Origin, dead_letter_of, error_headers, letter_headers
 
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, Step
@@ -61,3 +61,18 @@ def test_a_record_without_a_timestamp_has_none_again() -> None:
 
 def test_another_record_is_no_dead_letter() -> None:
     assert dead_letter_of(None) is None and dead_letter_of([("trace", b"1")]) is None
+
+
+def test_a_letter_has_no_more_headers_than_a_client_reads_and_counts_the_rest() -> None:
+    fits: list[tuple[str, bytes | None]] = [("h", b"%d" % n) for n in range(MOST_HEADERS - len(GOLDEN))]
+    assert letter_headers(fits, GOLDEN) == [*fits, *GOLDEN]
+    headers = letter_headers([*fits, ("one more", None)], GOLDEN)
+    assert headers == [*fits[:-1], *GOLDEN, (HEADERS, b"2 left out")] and len(headers) == MOST_HEADERS
+    letter = dead_letter_of(headers)
+    assert letter is not None and letter.place == ("orders", 3, 1207) and letter.headers == fits[:-1] and not letter.has_headers
+
+
+def test_a_letter_whose_record_has_headers_that_cannot_be_read_says_so() -> None:
+    assert letter_headers(None, GOLDEN) == [*GOLDEN, ("__kstream.errors.headers", b"not readable")]
+    letter = dead_letter_of(letter_headers(None, GOLDEN))
+    assert letter is not None and not letter.has_headers and letter.headers == []

@@ -11,6 +11,7 @@ import pytest
 from kstream_kafka import ConsumerStrategies, KafkaUtils, LocationStrategies, TopicAndPartition
 from kstream_kafka.planning.plan import KafkaPlan, left_behind, still_kept
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
+from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS
 
 from kstream import crash_point
 from kstream.batch import BatchPlan
@@ -297,9 +298,33 @@ def test_a_topic_that_a_pattern_let_go_of_because_it_was_deleted_is_not_kept() -
     del kafka.client.logs["pb", 0]
     kafka.world.clock.advance(400_000)
     driver.tick()
+    kafka.world.clock.advance(SECOND_LOOK_MS)
+    driver.tick()
+    assert [r[0] for r in max(read_log(kafka.world.store).plans.items())[1].inputs[1]["ranges"]] == ["pa"]
     driver.stop()
     kafka.run(re.compile("p."))
     assert read_kept(kafka.world.store) is None
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_topic_of_a_pattern_that_one_answer_lacks_is_read_once(restarts: bool) -> None:
+    kafka = Kafka("pa", "pb")
+    driver = kafka.driver(re.compile("p.")).start()
+    kafka.produce()
+    driver.tick()
+    away = kafka.client.logs.pop(("pb", 0))
+    kafka.world.clock.advance(400_000)
+    driver.tick()
+    if restarts:
+        driver.stop()
+        driver = kafka.driver(re.compile("p.")).start()
+        driver.tick()
+    kafka.client.logs["pb", 0] = away
+    kafka.world.clock.advance(SECOND_LOOK_MS)
+    kafka.produce()
+    driver.tick()
+    driver.stop()
+    kafka.check_exact(("pa", 0), ("pb", 0))
 
 
 @pytest.mark.parametrize("records", [2, 20])

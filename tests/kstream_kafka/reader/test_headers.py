@@ -82,10 +82,14 @@ def test_a_dead_letter_of_such_a_record_is_stored_without_its_headers_and_says_s
         def send(self, topic: str, key: Any, value: Any, headers: Any, on_failure: Any) -> None:
             sent.append((key, value, headers))
 
+        def flush(self) -> int:
+            return 0
+
     producer: Any = Producer()
     writer = KafkaDeadLetterWriter(producer, "dead", Origin("orders", 0, 1000), lambda: None)
     for message in (Record(1, b"{", bad=True), Record(2, b"{", [("a", b"1")])):
         writer.write(failure_of(ValueError("no JSON"), record_of([message], 0), Step(VALUE_CONVERTER, "valueDecoder", "loads")))
+    writer.flush()
     letters = [dead_letter_of(headers) for _, _, headers in sent]
     found = [(letter.offset, list(letter.headers), letter.has_headers) for letter in letters if letter is not None]
     assert found == [(1, [], False), (2, [("a", b"1")], True)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from kstream_kafka.client.ports import FetchErrorKind
 from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
@@ -163,6 +167,126 @@ def test_a_retriable_error_is_waited_out_and_named_when_it_does_not_pass():
 def test_a_fatal_error_ends_the_read_at_once():
     with pytest.raises(KafkaError, match="gave up at offset 1"):
         read(FakeConsumer([[*records([0]), event(1, FetchErrorKind.FATAL)]]), 0, 2)
+
+
+# -- a client that is silent
+
+
+class Silent(FakeConsumer):
+    """Fetches two records at a time of each partition that is assigned. It falls silent at some offsets, until it begins anew.
+
+    Attributes:
+        silent_at: the offsets at which it falls silent.
+        wakes: what wakes it: "assign", "reconnect", or "" for nothing.
+    """
+
+    def __init__(self, silent_at: set[int], wakes: str = "assign") -> None:
+        super().__init__()
+        self.silent_at, self.wakes = silent_at, wakes
+        self.fetches: dict[tuple[str, int], int] = {}
+        self.is_new = True
+
+    def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        super().assign(begins)
+        self.fetches = {(topic, partition): at for topic, partition, at, _ in begins}
+        if self.assignments > 1 and (self.wakes == "assign" or (self.wakes == "reconnect" and self.reconnected)):
+            self.silent_at = set()
+
+    def reconnect(self) -> None:
+        super().reconnect()
+        self.fetches = {}
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        found = [m for where, at in self.fetches.items() if at not in self.silent_at for m in records([at, at + 1], where=where)]
+        for message in found:
+            self.fetches[message.where] = message.at + 1
+        if not found:
+            self.now += timeout
+        return found
+
+
+def all_of(consumer: FakeConsumer, *splits: tuple[tuple[str, int], int, int], timeout_ms: int = 120_000) -> list[tuple[str, int, int]]:
+    """(topic, partition, offset) of each record that is given out."""
+    wanted = [RangeSplit(OffsetRange(*where, start, until), 3) for where, start, until in splits]
+    chunks = read_splits(consumer, wanted, timeout_ms, consumer.monotonic)
+    return [(r.topic, r.partition, m.offset()) for r, messages in chunks for m in messages]
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_a_silent_client_is_assigned_again_after_a_third_of_the_poll_timeout_and_each_record_comes_once(
+    at: int, caplog: pytest.LogCaptureFixture
+):
+    consumer = Silent({at})
+    consumer.words = "Disconnected"
+    with caplog.at_level(logging.WARNING, "kstream.kafka"):
+        assert all_of(consumer, (A, 0, 6)) == [(*A, offset) for offset in range(6)]
+    assert consumer.assigned == [("t", 0, 0, 3), ("t", 0, at, None if at else 3)] and consumer.reconnected == 0
+    assert 40 <= consumer.now < 41
+    assert [record.getMessage() for record in caplog.records] == [
+        f"t-0 [0, 6): no record at or after offset {at} came for 40 s: it is assigned again there (the client says: Disconnected)"
+    ]
+
+
+def test_a_client_that_stays_silent_is_replaced_after_two_thirds_and_each_record_comes_once(caplog: pytest.LogCaptureFixture):
+    consumer = Silent({2}, "reconnect")
+    with caplog.at_level(logging.WARNING, "kstream.kafka"):
+        assert all_of(consumer, (A, 0, 6)) == [(*A, offset) for offset in range(6)]
+    assert consumer.assigned == [("t", 0, 0, 3), ("t", 0, 2, None), ("t", 0, 2, None)] and consumer.reconnected == 1
+    assert 80 <= consumer.now < 81
+    assert [record.getMessage() for record in caplog.records][1:] == [
+        "t-0 [0, 6): no record at or after offset 2 came for 80 s: the worker's Kafka client is replaced, and the new one reads on there"
+    ]
+
+
+def test_a_client_that_nothing_wakes_is_an_error_after_the_whole_poll_timeout_of_the_last_one():
+    """A gap that a client needs nearly the whole timeout for is read by the last one."""
+    consumer = Silent({2}, "")
+    with pytest.raises(PollTimeoutError, match="no record at or after offset 2 came within 120000 ms"):
+        all_of(consumer, (A, 0, 6))
+    assert (consumer.assignments, consumer.reconnected) == (3, 1) and 200 <= consumer.now < 201
+
+
+@pytest.mark.parametrize("wakes", ["assign", "reconnect"])
+def test_what_other_ranges_have_got_already_is_not_read_again(wakes: str):
+    """B has come as a whole and waits for its turn, of C there is a half, A has nothing."""
+    consumer = Silent({0, 12}, wakes)
+    assert all_of(consumer, (A, 0, 2), (B, 4, 6), (C, 10, 14)) == [
+        *((*A, at) for at in range(2)),
+        *((*B, at) for at in range(4, 6)),
+        *((*C, at) for at in range(10, 14)),
+    ]
+    assert consumer.assigned[3:5] == [("t", 0, 0, 3), ("s", 0, 12, None)]
+
+
+def test_a_record_begins_the_silence_anew():
+    consumer = Silent({2, 4}, "assign")
+    steps = iter([2, 4])
+
+    def assign(begins: Sequence[tuple[str, int, int, int | None]]) -> None:
+        FakeConsumer.assign(consumer, begins)
+        consumer.fetches = {(topic, partition): at for topic, partition, at, _ in begins}
+        if consumer.assignments > 1:
+            consumer.silent_at.discard(next(steps))
+
+    consumer.assign = assign
+    assert all_of(consumer, (A, 0, 6)) == [(*A, offset) for offset in range(6)]
+    assert consumer.assignments == 3 and consumer.reconnected == 0, "a consumer that can be assigned again is never replaced"
+
+
+def test_under_a_short_poll_timeout_a_slow_fetch_is_not_begun_again():
+    consumer = Silent({2}, "")
+    with pytest.raises(PollTimeoutError):
+        all_of(consumer, (A, 0, 6), timeout_ms=4_000)
+    assert consumer.assignments == 1
+
+
+def test_the_time_that_a_task_takes_for_its_records_is_no_silence():
+    consumer = FakeConsumer([records([0, 1]), [], records([2, 3])])
+    chunks = read_splits(consumer, [RangeSplit(OffsetRange(*A, 0, 4))], 120_000, consumer.monotonic)
+    next(chunks)
+    consumer.now += 600
+    assert [m.offset() for _, messages in chunks for m in messages] == [2, 3]
+    assert consumer.assignments == 1
 
 
 # -- several at once

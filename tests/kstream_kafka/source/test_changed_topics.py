@@ -7,13 +7,17 @@ import re
 from typing import Any
 
 import pytest
+from kstream_kafka import ConsumerStrategies
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.errors import LogShrankError, PartitionRevokedError, TopicRecreatedError
+from kstream_kafka.errors import LogShrankError, PartitionRevokedError, TopicNotAvailableError, TopicRecreatedError, UnknownTopicError
+from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import Partitions
 
 from kstream.batch_time import Time
-from tests.kstream_kafka.stream import Stream
+from kstream.clock import StopFlag
+from kstream.testing import ManualClock
+from tests.kstream_kafka.stream import BROKERS, Stream
 
 ONE = {("t", 0): (0, 10), ("t", 1): (0, 10)}
 
@@ -207,15 +211,274 @@ def test_a_partition_that_is_gone_from_a_named_topic_is_revoked():
 
 
 def test_a_pattern_lets_go_of_a_deleted_topic_and_the_plan_says_so():
-    s = started(logs={("pa", 0): (0, 3), ("pb", 0): (0, 3)}, topics=re.compile("p.*"))
+    s = by_pattern()
     del s.client.logs["pb", 0]
     s.clock.advance(400_000)
+    assert plan_and_store(s)["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 3, 3]], "one answer is not believed"
+    s.clock.advance(SECOND_LOOK_MS)
     data = plan_and_store(s)
     assert data["ranges"] == [["pa", 0, 3, 3]] and data["topic_ids"] == {"pa": "pa-1"}
     assert [(e["topic"], e["from"], e["until"], e["cause"]) for e in data["lost"]] == [("pb", 3, None, "deletion")]
     s.client.logs["pb", 0], s.client.ids["pb"] = (0, 2), "pb-2"
     s.clock.advance(400_000)
     assert plan_and_store(s)["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 0, 2]]
+
+
+# -- topics of a pattern that are away for a while
+
+
+def by_pattern(policy: str = "fail", **options: Any) -> Stream:
+    """A stream over two topics, both read up to offset 3."""
+    return started(policy, logs={("pa", 0): (0, 3), ("pb", 0): (0, 3)}, topics=re.compile("p.*"), **options)
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_topic_that_one_answer_lacks_goes_on_at_its_offset(policy: str, caplog: pytest.LogCaptureFixture):
+    s = by_pattern(policy)
+    away = s.client.logs.pop(("pb", 0))
+    s.clock.advance(400_000)
+    with caplog.at_level(logging.INFO, "kstream"):
+        data = plan_and_store(s)
+        assert data["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 3, 3]] and "lost" not in data and data["topic_ids"]["pb"] == "pb-1"
+        s.client.logs["pb", 0] = (0, away[1] + 2)
+        s.clock.advance(SECOND_LOOK_MS)
+        data = plan_and_store(s)
+    assert data["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 3, 5]] and "lost" not in data
+    assert "the brokers' answer lacks pb-0 at 3" in caplog.text and "the brokers show pb-0 again" in caplog.text
+
+
+def test_the_other_topics_are_read_while_one_is_missing():
+    s = by_pattern()
+    del s.client.logs["pb", 0]
+    s.clock.advance(400_000)
+    s.batch()
+    s.client.logs["pa", 0] = (0, 9)
+    assert plan_and_store(s)["ranges"] == [["pa", 0, 3, 9], ["pb", 0, 3, 3]]
+
+
+def test_a_topic_about_which_the_brokers_are_silent_is_not_deleted():
+    s = by_pattern()
+    away = s.client.logs.pop(("pb", 0))
+    s.client.silent_about.add("pb")
+    for advance in (400_000, *[SECOND_LOOK_MS] * 20):
+        s.clock.advance(advance)
+        data = plan_and_store(s)
+        assert data["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 3, 3]] and "lost" not in data
+    assert s.client.asked.count("describe") == 20
+    s.batch()
+    assert s.client.asked.count("describe") == 20, "not for every batch"
+    s.client.silent_about.clear()
+    s.client.logs["pb", 0] = away
+    s.clock.advance(SECOND_LOOK_MS)
+    assert plan_and_store(s)["ranges"][1] == ["pb", 0, 3, 3]
+
+
+def test_all_missing_topics_are_asked_for_by_one_request_and_only_some_seconds_later():
+    logs = {(f"p{t}", n): (0, 3) for t in range(50) for n in range(4)}
+    s = started(logs=logs, topics=re.compile("p.*"))
+    s.client.logs = {p: ends for p, ends in s.client.logs.items() if p[0] == "p0"}
+    s.clock.advance(400_000)
+    for advance in (0, SECOND_LOOK_MS - 1):
+        s.clock.advance(advance)
+        s.batch()
+        assert "describe" not in s.client.asked
+    s.clock.advance(1)
+    assert [r[:2] for r in s.batch()] == [["p0", n] for n in range(4)]
+    assert s.client.asked.count("describe") == 1
+
+
+def test_each_topic_has_its_seconds_also_while_another_one_is_missing():
+    logs = {(f"p{t}", 0): (0, 3) for t in range(3)}
+    s = started(logs=logs, topics=re.compile("p.*"), metadata_max_age_ms=100)
+    s.client.silent_about.add("p0")
+    del s.client.logs["p0", 0]
+    s.clock.advance(100)
+    s.batch()
+    s.clock.advance(SECOND_LOOK_MS - 100)
+    away = s.client.logs.pop(("p1", 0))
+    s.batch()
+    s.clock.advance(100)
+    assert [r[0] for r in s.batch()] == ["p0", "p1", "p2"]
+    s.client.logs["p1", 0] = away
+    s.clock.advance(100)
+    assert s.batch()[1] == ["p1", 0, 3, 3]
+
+
+def test_a_topic_that_the_next_look_at_all_topics_has_again_goes_on_at_once():
+    s = by_pattern(metadata_max_age_ms=100)
+    away = s.client.logs.pop(("pb", 0))
+    s.clock.advance(100)
+    s.batch()
+    s.client.logs["pb", 0] = (0, away[1] + 2)
+    s.clock.advance(100)
+    assert s.batch()[1] == ["pb", 0, 3, 5]
+
+
+def test_offsets_of_a_topic_that_left_are_not_those_of_a_new_topic_that_gains_partitions_later():
+    s = started(logs={("pa", 0): (0, 3), ("pa", 1): (0, 3)}, topics=re.compile("p.*"))
+    s.client.logs.clear()
+    for advance in (400_000, SECOND_LOOK_MS):
+        s.clock.advance(advance)
+        s.batch()
+    s.client.logs["pa", 0], s.client.ids["pa"] = (0, 2), "pa-2"
+    s.clock.advance(400_000)
+    assert s.batch() == [["pa", 0, 0, 2]]
+    s.client.logs["pa", 1] = (0, 9)
+    s.clock.advance(400_000)
+    assert s.batch() == [["pa", 0, 2, 2], ["pa", 1, 0, 9]]
+
+
+def test_a_missing_partition_of_a_topic_made_anew_without_it_is_missing_no_more():
+    s = started("skip", logs={("pa", 0): (0, 3), ("pa", 1): (0, 3)}, topics=re.compile("p.*"))
+    del s.client.logs["pa", 1]
+    s.clock.advance(400_000)
+    assert s.batch() == [["pa", 0, 3, 3], ["pa", 1, 3, 3]]
+    s.client.logs["pa", 0], s.client.ids["pa"] = (0, 2), "pa-2"
+    s.clock.advance(SECOND_LOOK_MS)
+    s.stream._offsets.recheck_topic_ids()
+    assert s.batch() == [["pa", 0, 0, 2]]
+    assert s.batch() == [["pa", 0, 2, 2]]
+
+
+def test_a_topic_that_left_and_is_there_again_under_the_same_id_goes_on_at_its_offset():
+    """The brokers did not know its name twice, and were wrong. The epoch of the offset is kept, too."""
+    s = by_pattern()
+    away = s.client.logs.pop(("pb", 0))
+    for advance in (400_000, SECOND_LOOK_MS):
+        s.clock.advance(advance)
+        data = plan_and_store(s)
+    assert [e["topic"] for e in data["lost"]] == ["pb"]
+    s.client.logs["pb", 0] = (0, away[1] + 2)
+    s.client.epoch = 9
+    s.clock.advance(400_000)
+    data = plan_and_store(s)
+    assert data["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 3, 5]] and data["from_epochs"] == [7, 7] and "lost" not in data
+    assert data["topic_ids"] == {"pa": "pa-1", "pb": "pb-1"}
+
+
+def test_a_topic_that_is_there_again_before_its_loss_is_durable_has_lost_nothing():
+    s = by_pattern()
+    away = s.client.logs.pop(("pb", 0))
+    s.clock.advance(400_000)
+    s.batch()
+    s.clock.advance(SECOND_LOOK_MS)
+    assert s.plan()["lost"], "this plan cannot be stored"
+    s.client.logs["pb", 0] = away
+    s.clock.advance(400_000)
+    data = plan_and_store(s)
+    assert data["ranges"][1] == ["pb", 0, 3, 3] and "lost" not in data
+
+
+def test_a_topic_whose_name_is_unknown_to_the_question_for_log_ends_is_looked_at_twice_too(monkeypatch: pytest.MonkeyPatch):
+    s = by_pattern()
+    latest = s.client.latest
+
+    def unknown(partitions: Any) -> Any:
+        if ("pb", 0) in partitions:
+            raise UnknownTopicError(["pb"], 1)
+        return latest(partitions)
+
+    monkeypatch.setattr(s.client, "latest", unknown)
+    assert plan_and_store(s)["ranges"] == [["pa", 0, 3, 3], ["pb", 0, 3, 3]]
+    monkeypatch.setattr(s.client, "latest", latest)
+    s.clock.advance(SECOND_LOOK_MS)
+    assert plan_and_store(s)["ranges"][1] == ["pb", 0, 3, 3]
+
+
+def test_a_partition_that_an_answer_about_its_topic_lacks_is_not_deleted():
+    """The broker that answers is behind the one that showed the partition. Kafka never takes partitions from a topic."""
+    s = started(logs={("pa", 0): (0, 3), ("pa", 1): (0, 3)}, topics=re.compile("p.*"))
+    away = s.client.logs.pop(("pa", 1))
+    for advance in (400_000, SECOND_LOOK_MS, 400_000):
+        s.clock.advance(advance)
+        data = plan_and_store(s)
+        assert data["ranges"] == [["pa", 0, 3, 3], ["pa", 1, 3, 3]] and "lost" not in data
+    s.client.logs["pa", 1] = (0, away[1] + 2)
+    s.clock.advance(SECOND_LOOK_MS)
+    assert plan_and_store(s)["ranges"] == [["pa", 0, 3, 3], ["pa", 1, 3, 5]]
+
+
+def test_a_topic_made_anew_while_it_was_missing_is_a_topic_made_anew():
+    s = by_pattern()
+    del s.client.logs["pb", 0]
+    s.clock.advance(400_000)
+    s.batch()
+    s.client.logs["pb", 0], s.client.ids["pb"] = (0, 20), "pb-2"
+    s.clock.advance(SECOND_LOOK_MS)
+    with pytest.raises(TopicRecreatedError, match="its id was pb-1 and is pb-2 now"):
+        s.plan()
+
+
+def test_a_restart_goes_on_at_the_offset_of_a_topic_that_was_missing():
+    s = by_pattern()
+    away = s.client.logs.pop(("pb", 0))
+    s.clock.advance(400_000)
+    data = plan_and_store(s)
+    again = restarted(s, data, topics=re.compile("p.*"))
+    assert plan_and_store(again)["ranges"][1] == ["pb", 0, 3, 3]
+    again.client.logs["pb", 0] = (0, away[1] + 2)
+    again.clock.advance(SECOND_LOOK_MS)
+    assert plan_and_store(again)["ranges"][1] == ["pb", 0, 3, 5]
+
+
+def test_a_given_start_past_the_end_of_a_missing_topic_still_waits():
+    strategy = ConsumerStrategies.SubscribePattern("p.*", BROKERS, {("pa", 0): 0, ("pb", 0): 5})
+    s = Stream({("pa", 0): (0, 3), ("pb", 0): (0, 3)}, spec=StreamSpec(strategy.topics, strategy.params, strategy.starting_offsets))
+    s.client.ids = {"pa": "pa-1", "pb": "pb-1"}
+    s.start().batch()
+    away = s.client.logs.pop(("pb", 0))
+    s.clock.advance(400_000)
+    assert plan_and_store(s)["ahead"] == [["pb", 0]]
+    s.client.logs["pb", 0] = away
+    s.clock.advance(SECOND_LOOK_MS)
+    assert plan_and_store(s)["ranges"][1] == ["pb", 0, 5, 5]
+
+
+def test_stopping_offsets_wait_for_a_missing_topic_as_in_an_outage():
+    """The end of the run is a moment. Without the topic's answer the run would leave its records out, or go past the moment."""
+    s = by_pattern(until="1970-01-01T00:05:00Z")
+    away = s.client.logs.pop(("pb", 0))
+    s.clock.advance(400_000)
+    with pytest.raises(TopicNotAvailableError, match="does not show 'pb' at the moment") as caught:
+        s.plan()
+    assert caught.value.outage, "so that the driver waits for the answer"
+    s.client.logs["pb", 0] = away
+    s.clock.advance(SECOND_LOOK_MS)
+    assert plan_and_store(s)["until"] == [["pa", 0, 3], ["pb", 0, 3]]
+
+
+class PassingClock(ManualClock):
+    """A clock on which a wait takes no time."""
+
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
+        self.advance(milliseconds, wait=False)
+        return False
+
+
+MISSED = [Time(300_000), Time(301_000)]
+
+
+def by_timestamp_and_without_a_topic() -> Stream:
+    """A stream that is to plan missed batches, and whose second topic is missing."""
+    s = by_pattern("skip", downtime="by-timestamp")
+    s.stream._clock = clock = PassingClock(s.clock.time_ms() + 400_000)
+    s.stream._offsets._missing._monotonic_ms = s.stream._offsets._monotonic_ms = clock.monotonic_ms
+    del s.client.logs["pb", 0]
+    return s
+
+
+def test_a_start_with_missed_batches_by_timestamp_looks_a_second_time_for_a_missing_topic():
+    """A start asks once. A topic that was deleted failed each start."""
+    s = by_timestamp_and_without_a_topic()
+    assert s.stream.missed(MISSED) == []
+    assert plan_and_store(s)["lost"][0]["topic"] == "pb"
+
+
+def test_a_start_fails_while_the_brokers_do_not_say_whether_a_topic_is_gone():
+    s = by_timestamp_and_without_a_topic()
+    s.client.silent_about.add("pb")
+    with pytest.raises(TopicNotAvailableError):
+        s.stream.missed(MISSED)
 
 
 def test_outcomes_carry_the_losses_of_the_plan_and_ask_for_a_report_only_under_report():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -108,6 +109,22 @@ def test_a_topic_made_anew_gives_nothing_out():
     consumer.ids = {"t": "new"}
     given, report = read(consumer, split(5, 7), ids={"t": "old"})
     assert given == [] and lost(report) == [(5, 7, "recreation")]
+
+
+class RememberingConsumer(FakeConsumer):
+    """It knows the id of the topic of a moment ago, unless it is asked for that of now."""
+
+    def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
+        return super().topic_ids(topics, fresh) if fresh else dict.fromkeys(topics, "old")
+
+
+@pytest.mark.parametrize("tolerate_loss", [True, False])
+def test_a_worker_that_remembers_the_id_of_the_old_topic_reads_the_new_one_of_the_plan(tolerate_loss: bool) -> None:
+    """A slow answer counts for longer. The records of the new topic were recorded as lost."""
+    consumer = RememberingConsumer([records([0, 1])])
+    consumer.ids = {"t": "new"}
+    given, report = read(consumer, split(0, 2), tolerate_loss=tolerate_loss, ids={"t": "new"})
+    assert given == [0, 1] and lost(report) == []
 
 
 def test_a_topic_made_anew_while_it_is_read_keeps_what_was_given_out_before():

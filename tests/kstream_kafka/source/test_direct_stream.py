@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 from kstream_kafka import KafkaUtils, OffsetRange, TopicAndPartition, restore_input, utf8_decoder, value_only
-from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, LogShrankError, PartitionRevokedError, UnknownTopicError
+from kstream_kafka.errors import (
+    BrokerUnreachableError,
+    KafkaConfigError,
+    LogShrankError,
+    PartitionRevokedError,
+    TopicNotAvailableError,
+    UnknownTopicError,
+)
 
 from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Time
@@ -42,6 +49,13 @@ def test_KD2_a_pattern_takes_the_topics_it_matches_whole_and_no_other():
 def test_a_pattern_never_takes_kafkas_own_topics():
     s = Stream({("__consumer_offsets", 0): (0, 9), ("t", 0): (0, 1)}, re.compile(".*"), auto_offset_reset="earliest").start()
     assert s.batch() == [["t", 0, 0, 1]]
+
+
+def test_the_log_of_a_start_has_the_next_offset_of_each_partition():
+    s = Stream({("t", 0): (3, 10), ("t", 1): (0, 7)}, auto_offset_reset="earliest").start()
+    assert s.stream.position_text() == "t-0 at 3, t-1 at 0"
+    s.batch()
+    assert s.stream.position_text() == "t-0 at 10, t-1 at 7"
 
 
 def test_KD3_latest_is_the_default_and_older_data_is_never_seen():
@@ -153,6 +167,16 @@ def test_a_topic_that_is_read_and_vanishes_was_revoked_whoever_finds_out(finder:
         s.plan()
     s.client.logs["u", 0], s.client.failure = kept, None
     assert s.batch() == [["t", 0, 10, 10], ["u", 0, 5, 5]]
+
+
+def test_a_topic_that_is_missing_after_an_outage_was_not_revoked():
+    """A driver waits in an outage. A partition that was revoked is an error at once."""
+    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
+    s.client.failure = TopicNotAvailableError(["t"], "no broker answered just before")
+    with pytest.raises(TopicNotAvailableError):
+        s.plan()
+    s.client.failure = None
+    assert s.batch() == [["t", 0, 0, 10]]
 
 
 def test_an_unreachable_broker_fails_the_batch_and_the_next_starts_at_the_same_place():

@@ -140,6 +140,13 @@ def test_a_callback_may_be_a_function_or_javas_object() -> None:
         as_callback("no")
 
 
+def test_an_async_callback_is_refused_because_nobody_would_await_it() -> None:
+    async def callback(offsets: Any, error: Any) -> None: ...
+
+    with pytest.raises(TypeError, match="commitAsync: callback is an async function"):
+        as_callback(callback)
+
+
 def test_one_commit_is_under_way_at_a_time_so_that_an_older_one_never_comes_last() -> None:
     run = Run(0, 1)
     answers: list[Any] = []

@@ -54,8 +54,11 @@ def test_the_recipe_has_the_policy_and_one_without_it_is_as_before() -> None:
 def test_a_dead_letter_topic_that_does_not_exist_is_an_error_of_the_start_with_the_command_that_makes_it() -> None:
     conf = {"spark.streaming.kstream.onRecordError": "dead-letter", "spark.streaming.kstream.deadLetterTopic": "dead"}
     stream = Stream({("t", 0): (0, 0)}, conf=conf)
-    with pytest.raises(KafkaConfigError, match=r"'dead', a topic that Kafka does not have. Create it: kafka-topics.sh .* --topic dead"):
+    with pytest.raises(
+        KafkaConfigError, match=r"'dead', a topic that Kafka does not have. Create it: kafka-topics.sh .* --topic dead"
+    ) as caught:
         stream.start()
+    assert "kstream produce dead --partitions 1 --bootstrap " in str(caught.value)
     stream.client.logs["dead", 0] = (0, 0)
     stream.start()
 
@@ -78,4 +81,7 @@ def test_operators_on_records_have_the_policy_until_the_records_are_no_longer_th
     assert not any(holds(made.map(str)) for made in ended)
     assert not holds(direct().map(str))
     pairs.cache()
-    assert not holds(pairs.map(str))
+    behind = pairs.map(str)
+    assert holds(behind) and holds(behind.map(str))
+    behind.cache()
+    assert not holds(behind.map(str)), "of two streams in storage, one above the other, the records are not known"

@@ -27,6 +27,10 @@ class SimulatedDriverClient:
         self._must_exist()
         return {p for p in self._cluster.logs if subscription.wants(p[0])}
 
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        self._ask("topics by name")
+        return {topic: frozenset(n for t, n in self._cluster.logs if t == topic and self._cluster.exists) for topic in topics}
+
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of topics that are there, by name."""
         self._ask("topic ids")
@@ -143,6 +147,9 @@ class SimulatedConsumer:
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
         self._fetches = [_Fetch((topic, number), at, epoch) for topic, number, at, epoch in begins]
+
+    def reconnect(self) -> None:
+        self._fetches = []
 
     def unassign(self) -> None:
         self._fetches = []

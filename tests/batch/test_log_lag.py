@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kstream.batch import InputProgress
-from kstream.metrics.log_lag import MOST_POINTS, LogLag, PartitionLag, TopicLag, lag_after
+from kstream.batch.log_lag import MOST_POINTS, LogLag, PartitionLag, TopicLag, completed_offsets, lag_after
 from tests.untouched import Untouched
 
 
@@ -34,7 +34,7 @@ def test_a_partition_without_records_left_has_no_lag() -> None:
     assert list(after((1000, 7, 7)).by_partition(9000)) == [PartitionLag("t", "0", 0, 0.0)]
 
 
-def test_the_lag_in_records_is_what_no_batch_has() -> None:
+def test_the_lag_in_records_is_what_lies_after_the_offsets() -> None:
     lag = lag_after(None, progress({"0": 5, "1": 7, "2": 1}, {"0": 15, "1": 6}), 1000)
     assert lag is not None
     assert {each.partition: each.records for each in lag.by_partition(1000)} == {"0": 10, "1": 0}
@@ -100,6 +100,17 @@ def test_the_lag_of_a_topic_is_the_sum_of_its_partitions_and_the_longest_of_them
 def test_a_topic_whose_ends_are_not_known_has_no_lag() -> None:
     lag = lag_after(None, InputProgress({"endOffset": {"t": {"0": 5}, "u": {}}, "latestOffset": {}}), 1000)
     assert lag is not None and list(lag.by_topic(1000)) == []
+
+
+def test_completed_offsets_are_the_begins_of_the_oldest_batches_that_have_not_succeeded() -> None:
+    """Partition 1 is new in the second of them, and topic u was read by the first alone. All are found before the third."""
+    oldest = InputProgress({"startOffset": {"t": {"0": 10}, "u": {"0": 1}}})
+    newest = InputProgress({"startOffset": {"t": {"0": 20, "1": 5}}})
+    planned = {"t": {"0": 30, "1": 8}}
+    unread = InputProgress({"startOffset": Untouched()})
+    assert completed_offsets(planned, [oldest, newest, unread]) == {"t": {"0": 10, "1": 5}, "u": {"0": 1}}
+    assert completed_offsets({"t": {"0": 30, "2": 2}}, [oldest]) == {"t": {"0": 10, "2": 2}, "u": {"0": 1}}
+    assert completed_offsets(planned, []) is planned
 
 
 def test_what_a_batch_costs_does_not_depend_on_the_number_of_partitions() -> None:

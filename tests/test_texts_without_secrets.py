@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kstream.ui.error_text import without_secrets
+from kstream.secret import without_secrets
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/jobs/orders.py", line 41, in to_sink
@@ -40,10 +40,10 @@ def test_the_password_of_a_url_is_hidden_and_the_rest_of_its_line_is_not(text: s
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("AuthError: password=hunter2", "AuthError: its text may hold a secret and is in the log of the driver only"),
-        ('    connect(password="hunter2")', "    a line of this text may hold a secret and is in the log of the driver only"),
-        ('{"token": "hunter2"}', '{"token": its text may hold a secret and is in the log of the driver only'),
-        ("E: s3://me:hunter2@b password=hunter2", "E: its text may hold a secret and is in the log of the driver only"),
+        ("AuthError: password=hunter2", "AuthError: its text may hold a secret and is left out"),
+        ('    connect(password="hunter2")', "    a line of this text may hold a secret and is left out"),
+        ('{"token": "hunter2"}', '{"token": its text may hold a secret and is left out'),
+        ("E: s3://me:hunter2@b password=hunter2", "E: its text may hold a secret and is left out"),
     ],
 )
 def test_of_a_line_with_another_secret_only_the_beginning_stays_and_other_lines_are_whole(line: str, shown: str) -> None:
@@ -52,7 +52,7 @@ def test_of_a_line_with_another_secret_only_the_beginning_stays_and_other_lines_
 
 def test_nothing_of_a_private_key_stays() -> None:
     key = "x: -----BEGIN PRIVATE KEY-----\naGVsbG8=\nd29ybGQ=\n-----END PRIVATE KEY-----"
-    assert without_secrets(f"{key}\nlast") == "x: its text may hold a secret and is in the log of the driver only\nlast"
+    assert without_secrets(f"{key}\nlast") == "x: its text may hold a secret and is left out\nlast"
     assert "aGVsbG8=" not in without_secrets("-----BEGIN KEY-----\naGVsbG8=")
 
 

@@ -1,0 +1,79 @@
+"""On a cluster and a broker of its own: `python -m integration.clustered [--kills executor=16,worker=6,driver=12,broker=6] …`.
+
+Downtimes of five minutes in one process: `python -m integration.clustered --cluster local --kills driver=1 --behind 150 --seconds 60`.
+
+Pauses of the broker: `python -m integration.clustered --cluster local --kills pause=10 --pattern --seconds 60`; with a failing sink
+`--refusals 1 --conf spark.streaming.kstream.batch.retries=3` in place of `--pattern`.
+
+Prints what was killed, what each restart cost and every breach. Ends with 1 if there is one. SIGTERM cuts it short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, PAUSE, WORKER, ClusterCampaign
+from integration.kafka_broker import running_broker
+from integration.masters import STANDALONE, add_cluster_option, running_master
+
+DEFAULT = f"{EXECUTOR}=16,{WORKER}=6,{DRIVER}=12,{BROKER}=6"
+
+
+def kills_of(text: str) -> dict[str, int]:
+    """`executor=3,driver=1` as a mapping; ValueError for another form."""
+    found = {kind: int(count) for kind, _, count in (part.partition("=") for part in text.split(",") if part)}
+    if unknown := found.keys() - {EXECUTOR, WORKER, DRIVER, BROKER, PAUSE}:
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+    return found
+
+
+def cut_short(*_: object) -> NoReturn:
+    """SIGTERM ends the campaign, and it judges what there is."""
+    raise TimeoutError("SIGTERM")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=kills_of, default=DEFAULT, metavar="KIND=N,…", help=f"of each kind; default {DEFAULT}")
+    add_cluster_option(parser, default=STANDALONE)
+    parser.add_argument("--rate", type=int, default=500, help="records a second")
+    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="of batches")
+    parser.add_argument("--behind", type=int, default=60, metavar="BATCHES", help="how long every second killed driver stays away")
+    parser.add_argument("--pattern", action="store_true", help="orders is read by a pattern")
+    parser.add_argument("--refusals", type=int, default=0, help="how often the sink of orders refuses every fifth batch")
+    parser.add_argument("--seconds", type=float, default=900, help="over which the kills are spread, without downtimes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job")
+    parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, cut_short)
+    directory = Path(tempfile.mkdtemp(prefix="clustered-"))
+    with running_broker(directory / "broker") as broker, running_master(given.cluster, directory) as master:
+        conf = dict(setting.split("=", 1) for setting in given.conf)
+        campaign = ClusterCampaign(
+            broker,
+            master,
+            directory / "run",
+            seed=given.seed,
+            rate=given.rate,
+            interval=given.interval,
+            behind=given.behind,
+            pattern=given.pattern,
+            refusals=given.refusals,
+            conf=conf,
+        )
+        report = campaign.run(given.kills, given.seconds)
+    print("\n".join(report.lines_of()), f"(records of it: {directory})" if given.keep or report.breaches else "")
+    if not given.keep and not report.breaches:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 1 if report.breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

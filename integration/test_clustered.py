@@ -1,0 +1,46 @@
+"""Three kills of each kind around a job with state on a cluster; forty of them, and downtimes, are `python -m integration.clustered`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, WORKER, ClusterCampaign
+from integration.clustered.verdict import expectations
+from integration.kafka_broker import Broker, KafkaBroker
+from integration.masters import IN_PROCESS, Master
+
+KILLS = {EXECUTOR: 3, WORKER: 3, DRIVER: 3, BROKER: 3}
+
+
+@pytest.mark.timeout(900)
+def test_whatever_dies_on_a_cluster_states_and_windows_equal_a_recount(cluster: Master, own_kafka: Broker, tmp_path: Path) -> None:
+    assert isinstance(own_kafka, KafkaBroker)
+    report = ClusterCampaign(own_kafka, cluster, tmp_path / "run", rate=150, interval=3).run(KILLS, seconds=60, limit_s=800)
+    print("\n".join(report.lines_of()))
+    assert report.breaches == []
+    assert report.kills == KILLS and report.restarts == 3
+    assert report.recount.plans > 10, "the plans were not compared"
+
+
+@pytest.mark.timeout(600)
+def test_after_a_downtime_records_flow_at_once_and_no_batch_is_empty_while_they_wait(own_kafka: Broker, tmp_path: Path) -> None:
+    assert isinstance(own_kafka, KafkaBroker)
+    campaign = ClusterCampaign(own_kafka, IN_PROCESS, tmp_path / "run", rate=150, interval=3, behind=10)
+    report = campaign.run({DRIVER: 1}, seconds=20, limit_s=500)
+    print("\n".join(report.lines_of()))
+    assert report.breaches == []
+    (restart,) = report.away
+    assert restart.judged and restart.late >= 10 and restart.caught_up_s is not None
+
+
+def test_the_recount_tells_totals_windows_and_joins_from_ranges() -> None:
+    """Keys are the offsets modulo twenty: a range of two whole rounds has two records of each."""
+    orders = {1000: [("orders", 0, 0, 40)], 2000: [("orders", 0, 40, 41), ("orders", 1, 0, 1)], 3000: [("orders", 0, 41, 41)]}
+    payments = {1000: [("payments", 0, 0, 1)], 2000: [("payments", 0, 1, 1)], 3000: [("payments", 0, 1, 1)]}
+    found = expectations(orders, payments)
+    assert found["totals"][2000][:2] == [(0, 4), (1, 2)] and found["mapped"][2000] == [(0, 4)]
+    assert found["window"][3000] == found["inverse"][3000] == found["snapshots"][3000] == found["totals"][2000]
+    assert found["join"] == {1000: [(0, [2, 1])], 2000: [], 3000: []}
+    assert found["frames"] == {1000: [(0, 40)], 2000: [(0, 1), (1, 1)], 3000: []}
