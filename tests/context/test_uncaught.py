@@ -41,16 +41,19 @@ STATE_PROGRAM = """
 import sys
 from pyspark import SparkConf
 from kstream import StreamingContext
+from kstream.testing import ManualClock
 
 
 def total(state, values):
     return sum(values) + (state or 0)
 
 
-ssc = StreamingContext(SparkConf().setMaster("local[1]").setAppName("job").set("spark.ui.enabled", "false"), 5)
+clock = ManualClock(0)
+ssc = StreamingContext(SparkConf().setMaster("local[1]").setAppName("job").set("spark.ui.enabled", "false"), 5, clock=clock)
 ssc.checkpoint(sys.argv[1])
 ssc.queueStream([[("tea", 1), ("tea", 2)]]).updateStateByKey(total).pprint()
 ssc.start()
+clock.advance(5_000)
 ssc.awaitTermination()
 """
 
@@ -63,8 +66,8 @@ def test_an_error_in_the_function_of_a_state_is_told_in_at_most_12_lines_with_th
     lines = done.stderr.splitlines()
     told = lines[next(i for i, line in enumerate(lines) if line.startswith("the state of <StateDStream")) :]
     assert done.returncode == 1 and len(told) <= 12 and not any("BlockManager" in line or "pickled" in line for line in lines)
-    assert told[-2] == "TypeError: 'NoneType' object is not iterable" and told[-1].endswith(f"function total of {job}:8")
-    assert any(line.startswith("Error running job") and f"function total of {job}:8" in line for line in told)
+    assert told[-2] == "TypeError: 'NoneType' object is not iterable" and told[-1].endswith(f"function total of {job}:9")
+    assert any(line.startswith("Error running job") and f"function total of {job}:9" in line for line in told)
 
 
 def test_a_program_that_waits_prints_a_failed_task_in_at_most_12_lines(tmp_path: Path) -> None:
