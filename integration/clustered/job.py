@@ -16,7 +16,7 @@ from operator import add, sub
 from pathlib import Path
 from typing import Any
 
-from kstream_kafka import ConsumerStrategies, KafkaUtils
+from kstream_kafka import KafkaUtils
 from pyspark import RDD, SparkConf
 
 from integration.exactness.job import append_line, refuse, replace_file
@@ -61,11 +61,8 @@ def setup() -> StreamingContext:
     ssc = StreamingContext(conf, options["interval"])
     append_line(root / "starts.jsonl", {"pid": os.getpid(), "at": clock.time()})
     params = {"bootstrap.servers": options["bootstrap"], "auto.offset.reset": "smallest"}
-    if options["pattern"]:
-        of_pattern = ConsumerStrategies.SubscribePattern(re.escape(options[ORDERS]), params)
-        orders = KafkaUtils.createDirectStream(ssc, consumerStrategy=of_pattern)
-    else:
-        orders = KafkaUtils.createDirectStream(ssc, [options[ORDERS]], params)
+    topics = re.compile(re.escape(options[ORDERS])) if options["pattern"] else [options[ORDERS]]
+    orders = KafkaUtils.createDirectStream(ssc, topics, params)
     payments = KafkaUtils.createDirectStream(ssc, [options[PAYMENTS]], params)
     for name, stream in ((ORDERS, orders), (PAYMENTS, payments)):
         stream.foreachRDD(writes_records(root / name, options["interval"], options["refusals"] if name == ORDERS else 0))
