@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, WORKER, ClusterCampaign
+from integration.clustered.job import WINDOW
 from integration.clustered.verdict import expectations
 from integration.kafka_broker import Broker, KafkaBroker
 from integration.masters import IN_PROCESS, Master
@@ -39,8 +40,14 @@ def test_the_recount_tells_totals_windows_and_joins_from_ranges() -> None:
     """Keys are the offsets modulo twenty: a range of two whole rounds has two records of each."""
     orders = {1000: [("orders", 0, 0, 40)], 2000: [("orders", 0, 40, 41), ("orders", 1, 0, 1)], 3000: [("orders", 0, 41, 41)]}
     payments = {1000: [("payments", 0, 0, 1)], 2000: [("payments", 0, 1, 1)], 3000: [("payments", 0, 1, 1)]}
-    found = expectations(orders, payments)
+    found = expectations(orders, payments, 1000)
     assert found["totals"][2000][:2] == [(0, 4), (1, 2)] and found["mapped"][2000] == [(0, 4)]
     assert found["window"][3000] == found["inverse"][3000] == found["snapshots"][3000] == found["totals"][2000]
     assert found["join"] == {1000: [(0, [2, 1])], 2000: [], 3000: []}
     assert found["frames"] == {1000: [(0, 40)], 2000: [(0, 1), (1, 1)], 3000: []}
+
+
+def test_a_window_has_fewer_batches_where_an_outage_has_left_some_out() -> None:
+    orders = {time: [("orders", 0, offset, offset + 1)] for offset, time in enumerate((1000, 2000, 6000))}
+    found = expectations(orders, {}, 1000)["window"]
+    assert WINDOW == 5 and found == {1000: [(0, 1)], 2000: [(0, 1), (1, 1)], 6000: [(1, 1), (2, 1)]}

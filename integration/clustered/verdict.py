@@ -49,7 +49,7 @@ class Recount:
         return [*told, f"plans compared: {self.plans}, ranges changed: {self.changed}", f"batches that are right: {right}"]
 
 
-def recount(root: Path, checkpoint: str, ends: Mapping[str, Mapping[int, int]]) -> Recount:
+def recount(root: Path, checkpoint: str, ends: Mapping[str, Mapping[int, int]], interval_ms: int) -> Recount:
     """The whole judgement of a campaign. `ends`: how many records each partition has, by topic's role; empty if it was cut short."""
     found = Recount()
     ended = {line["time"] for line in read_lines(root / "ended.jsonl")}
@@ -65,7 +65,7 @@ def recount(root: Path, checkpoint: str, ends: Mapping[str, Mapping[int, int]]) 
     if found.unfinished:
         found.breaches.append(f"{len(found.unfinished)} batches were tried and have not ended: {found.unfinished[:5]}")
     _compare_plans(checkpoint, tried, found)
-    expected = expectations(tried[ORDERS], tried[PAYMENTS])
+    expected = expectations(tried[ORDERS], tried[PAYMENTS], interval_ms)
     for name in OUTPUTS:
         wrong = [time for time in expected[name] if time in ended and _written(root / name / f"{time}.json") != expected[name][time]]
         found.right[name] = len(expected[name]) - len(found.unfinished) - len(wrong)
@@ -99,8 +99,8 @@ def _ranges(data: Any) -> list[Range]:
     return [(r[0], r[1], r[2], r[3]) for r in data["ranges"] if r[2] < r[3]]
 
 
-def expectations(orders: Ranges, payments: Ranges) -> dict[str, dict[int, list[tuple[Any, ...]]]]:
-    """What each output must have in each batch, as sorted rows."""
+def expectations(orders: Ranges, payments: Ranges, interval_ms: int) -> dict[str, dict[int, list[tuple[Any, ...]]]]:
+    """What each output must have in each batch, as sorted rows. A window has fewer batches where an outage has left some out."""
     each = {time: keys_of(ranges) for time, ranges in sorted(orders.items())}
     times = list(each)
     paid = {time: keys_of(payments.get(time, ())) for time in times}
@@ -109,8 +109,9 @@ def expectations(orders: Ranges, payments: Ranges) -> dict[str, dict[int, list[t
         running.update(counts)
         totals[time] = dict(running)
     windows: dict[int, Counts] = {}
-    for place, time in enumerate(times):
-        windows[time] = dict(sum((Counter(each[t]) for t in times[max(0, place - WINDOW + 1) : place + 1]), Counter[int]()))
+    for time in times:
+        window = range(time - (WINDOW - 1) * interval_ms, time + 1, interval_ms)
+        windows[time] = dict(sum((Counter(each[t]) for t in window if t in each), Counter[int]()))
     made: dict[str, Callable[[int], list[tuple[Any, ...]]]] = {
         "totals": lambda t: sorted(totals[t].items()),
         "snapshots": lambda t: sorted(totals[t].items()),
