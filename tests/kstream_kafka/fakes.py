@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Subscription
-from kstream_kafka.errors import UnknownTopicError
+from kstream_kafka.errors import BrokerUnreachableError, UnknownTopicError
 
 from kstream.batch_time import Duration
 from kstream.conf import Settings
@@ -75,6 +75,8 @@ class FakeConsumer:
         self.words = ""
         self.ids: dict[str, str] = {}
         self.id_questions: list[bool] = []
+        self.unanswered = 0
+        """How many questions for topic ids nobody answers. Each takes 15 s."""
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
         self.assigned += begins
@@ -103,6 +105,10 @@ class FakeConsumer:
 
     def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
         self.id_questions.append(fresh)
+        if self.unanswered:
+            self.unanswered -= 1
+            self.now += 15
+            raise BrokerUnreachableError("broker:9092", 15_000)
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:

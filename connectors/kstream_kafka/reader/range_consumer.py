@@ -30,7 +30,7 @@ from kstream_kafka.client.params import CONSUMER
 from kstream_kafka.client.ports import FetchErrorKind, Settings
 from kstream_kafka.client.redaction import redact
 from kstream_kafka.client.secrets import ClientSecrets
-from kstream_kafka.errors import KafkaConfigError, KafkaError
+from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, KafkaError
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -194,18 +194,21 @@ class KafkaRangeConsumer:
             topic → topic id. Missing topics are left out.
 
         Raises:
-            KafkaError: the broker did not answer, or refuses the request.
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the broker refuses the request.
         """
         return self._topic_ids.get(topics, fresh)
 
     def _request_topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Ask the broker for topic ids, with an admin client that the first request creates. KafkaError if that fails."""
+        """Ask the broker for topic ids, with an admin client that the first request creates. KafkaError as `topic_ids`."""
         if self._admin is None:
             self._admin = new_client(AdminClient, {k: v for k, v in self._secrets.values.items() if k not in CONSUMER})
         try:
             return request_topic_ids(self._admin, topics, TOPIC_IDS_S)
         except KafkaException as e:
             reason = redact(e.args[0].str())
+            if e.args[0].code() in UNREACHABLE:
+                raise BrokerUnreachableError(self._bootstrap, round(TOPIC_IDS_S * 1000), reason) from e
             raise KafkaError(f"the ids of the topics {sorted(topics)} could not be read from the brokers: {reason}", reason=reason) from e
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:

@@ -22,6 +22,7 @@ from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.offsets.read_report import ReadReport
 from kstream_kafka.client.ports import FetchErrorKind, RangeConsumer
 from kstream_kafka.errors import (
+    BrokerUnreachableError,
     KafkaError,
     LogTruncatedError,
     PollTimeoutError,
@@ -99,10 +100,11 @@ def read_splits(
     Raises:
         DataLossError: records of a split are lost, and the report does not tolerate losses.
         PollTimeoutError: no message came in `poll_timeout_ms`.
+        BrokerUnreachableError: no broker has told the topic ids in `poll_timeout_ms`.
         KafkaError: the client gave up, or the brokers refuse it.
         ValueError: two splits are of one partition.
     """
-    group = _Group(consumer, splits, poll_timeout_ms, report or ReadReport(), topic_ids or {})
+    group = _Group(consumer, splits, poll_timeout_ms, report or ReadReport(), topic_ids or {}, monotonic)
     if not group.unfinished:
         return
     group.assign()
@@ -140,9 +142,12 @@ class _Group:
         poll_timeout_ms: int,
         report: ReadReport,
         topic_ids: Mapping[str, str],
+        monotonic: Callable[[], float],
     ) -> None:
         self.consumer = consumer
         self.report = report
+        self._patience_s = poll_timeout_ms / 1000
+        self._monotonic = monotonic
         full = [split for split in splits if split.range.fromOffset < split.range.untilOffset]
         self.unfinished = [RangeReadState(consumer, s, poll_timeout_ms, report, lambda: self.check_topics(fresh=True)) for s in full]
         self._topic_ids = {r.wanted.topic: topic_ids[r.wanted.topic] for r in self.unfinished if r.wanted.topic in topic_ids}
@@ -253,13 +258,14 @@ class _Group:
 
         Raises:
             TopicRecreatedError: a topic was recreated, and losses are not tolerated.
-            KafkaError: the broker did not answer, or refuses the request.
+            BrokerUnreachableError: no broker has answered for the poll timeout.
+            KafkaError: the broker refuses the request.
         """
         if not self._topic_ids:
             return
-        found = self.consumer.topic_ids(self._topic_ids.keys(), fresh)
+        found = self._ask_for_topic_ids(fresh)
         if not fresh and any(found.get(topic, planned_id) != planned_id for topic, planned_id in self._topic_ids.items()):
-            found = self.consumer.topic_ids(self._topic_ids.keys(), fresh=True)  # the answer may be older than the new topic of the plan
+            found = self._ask_for_topic_ids(fresh=True)  # the answer may be older than the new topic of the plan
         for topic, planned_id in list(self._topic_ids.items()):
             if (topic_id := found.get(topic)) is None or topic_id == planned_id:
                 continue
@@ -271,6 +277,20 @@ class _Group:
             for state in states:
                 state.give_up(error)
             del self._topic_ids[topic]
+
+    def _ask_for_topic_ids(self, fresh: bool) -> Mapping[str, str]:
+        """Ask for the topic ids of now. While no broker answers, ask again, as long as a read waits for messages: an outage is no failure.
+
+        A request waits some seconds for a broker by itself.
+        """
+        end = self._monotonic() + self._patience_s
+        while True:
+            try:
+                return self.consumer.topic_ids(self._topic_ids.keys(), fresh)
+            except BrokerUnreachableError as e:
+                if self._monotonic() >= end:
+                    raise
+                logger.info("topics %s: no broker has told their ids, they are asked for again: %s", sorted(self._topic_ids), e)
 
 
 def mean_length(messages: Sequence[Any]) -> float:

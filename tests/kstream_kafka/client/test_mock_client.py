@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from kstream_kafka import OffsetRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk, small
-from kstream_kafka.errors import LeaderNotAvailableError, LogTruncatedError
+from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, LogTruncatedError
 from kstream_kafka.planning.dead_letter import MOST_HEADERS
+from kstream_kafka.reader import range_consumer
 from kstream_kafka.reader.headers import headers_of
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_reader import read_range
@@ -151,3 +152,12 @@ def test_an_answer_without_an_offset_that_lasts_is_an_error(params: KafkaParams)
     client._admin = CutOffAdmin(client._admin)  # type: ignore[assignment]
     with pytest.raises(LeaderNotAvailableError):
         client.latest([("orders", 0)])
+
+
+def test_a_worker_that_reaches_no_broker_cannot_tell_topic_ids_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This error is waited out, and one of a broker that refuses is not."""
+    monkeypatch.setattr(range_consumer, "TOPIC_IDS_S", 0.2)
+    consumer = KafkaRangeConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+    with pytest.raises(BrokerUnreachableError, match="No Kafka broker of"):
+        consumer.topic_ids(["t"])
+    consumer.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kstream_kafka.client.ports import FetchErrorKind
-from kstream_kafka.errors import KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
+from kstream_kafka.errors import BrokerUnreachableError, KafkaError, LogTruncatedError, PollTimeoutError, RecordsRemovedError
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.range_reader import CHUNK, SAMPLE, read_range, read_splits
 
@@ -412,3 +412,21 @@ def test_a_read_that_stops_early_tells_the_length_of_what_it_has_handed_out() ->
     next(reading)
     reading.close()
     assert report.lengths == {(*A, 0): (5, 20)} and report.counts == {}
+
+
+def test_brokers_that_tell_no_topic_id_for_a_while_are_waited_for_as_those_that_give_no_record() -> None:
+    """A broker that stood still for half a minute, just after its last record had come, made the batch fail."""
+    consumer = FakeConsumer([records(range(2))])
+    consumer.ids, consumer.unanswered = {"t": "one"}, 6
+    split = RangeSplit(OffsetRange("t", 0, 0, 2))
+    given = [m for _, messages in read_splits(consumer, [split], 120_000, consumer.monotonic, topic_ids={"t": "one"}) for m in messages]
+    assert [m.offset() for m in given] == [0, 1] and len(consumer.id_questions) == 7
+
+
+def test_brokers_that_tell_no_topic_id_for_the_whole_poll_timeout_are_an_error() -> None:
+    consumer = FakeConsumer([records(range(2))])
+    consumer.ids, consumer.unanswered = {"t": "one"}, 99
+    split = RangeSplit(OffsetRange("t", 0, 0, 2))
+    with pytest.raises(BrokerUnreachableError):
+        list(read_splits(consumer, [split], 120_000, consumer.monotonic, topic_ids={"t": "one"}))
+    assert len(consumer.id_questions) == 8
