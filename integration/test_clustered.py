@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, WORKER, ClusterCampaign
+from integration.clustered.catch_up import CatchUp
 from integration.clustered.job import WINDOW
 from integration.clustered.verdict import expectations
 from integration.kafka_broker import Broker, KafkaBroker
@@ -34,6 +36,13 @@ def test_after_a_downtime_records_flow_at_once_and_no_batch_is_empty_while_they_
     assert report.breaches == []
     (restart,) = report.away
     assert restart.judged and restart.late >= 10 and restart.caught_up_s is not None
+
+
+def test_a_restart_that_took_long_is_too_slow_where_the_job_could_catch_up_after_a_downtime_on_purpose() -> None:
+    restart = CatchUp(100.0, late=50, start_s=5.0, caught_up_s=301.0, speed=1.5, first_records=1, empty=0, judged=True)
+    assert restart.is_slow and replace(restart, caught_up_s=None).is_slow and restart.breaches == []
+    for fine in ({"caught_up_s": 300.0}, {"speed": 1.4}, {"judged": False}):
+        assert not replace(restart, **fine).is_slow
 
 
 def test_the_recount_tells_totals_windows_and_joins_from_ranges() -> None:

@@ -69,10 +69,11 @@ def main() -> int:
             conf=conf,
         )
         report = campaign.run(given.kills, given.seconds)
-    print("\n".join(report.lines_of()), f"(records of it: {directory})" if given.keep or report.breaches else "")
-    if not given.keep and not report.breaches:
+    missed = [*report.breaches, *report.slow]
+    print("\n".join(report.lines_of()), f"(records of it: {directory})" if given.keep or missed else "")
+    if not given.keep and not missed:
         shutil.rmtree(directory, ignore_errors=True)
-    return 1 if report.breaches else 0
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

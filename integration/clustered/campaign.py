@@ -65,6 +65,11 @@ class Report:
     recount: Recount = field(default_factory=Recount)
     breaches: list[str] = field(default_factory=list[str])
 
+    @property
+    def slow(self) -> list[str]:
+        """The bars of time that were missed. They hold on a machine that does nothing else."""
+        return [f"too slow: {one}" for one in self.away if one.is_slow]
+
     def judge(self) -> None:
         """Adds what is wrong with the run itself to the breaches."""
         lines = self.lines - 2 * self.refused  # the try that the sink refuses has a line, and the success after it
@@ -86,8 +91,8 @@ class Report:
             *(f"restart: {one}" for one in self.away),
             f"batches that failed: {self.failed}, refused by the sink: {self.refused}",
             f"lines of log besides those of batches: {self.lines}, of which {', '.join(f'{n} {who}' for who, n in self.loud)}",
-            *(f"BREACH: {breach}" for breach in self.breaches),
-            f"verdict: {'exact' if not self.breaches else f'{len(self.breaches)} breaches'}",
+            *(f"BREACH: {breach}" for breach in (*self.breaches, *self.slow)),
+            f"verdict: {f'{len(self.breaches)} breaches' if self.breaches else 'exact, too slow' if self.slow else 'exact'}",
         ]
 
 
