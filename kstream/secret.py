@@ -55,6 +55,19 @@ _URL_LOGIN = re.compile(rf"(://(?!\[)[^/@\s:\"'<>]*:)(?!{_PORT})\S*@|(https?://)
 _LEFT_OUT = "may hold a secret and is left out"
 
 
+_SIGNS = ("://", "-----begin", "authorization", "secret", "pass", "key", "token", "credential", "pwd", "sig")
+"""What each of the expressions for values looks for, among others, in lower case."""
+
+
+def _has_sign(text: str) -> bool:
+    """Return whether an expression for values can match at all. Most texts have no sign, and to find that is much faster.
+
+    Only for ASCII letters is the lower case the same as for expressions.
+    """
+    lower = text.lower()
+    return not text.isascii() or any(sign in lower for sign in _SIGNS)
+
+
 def looks_secret(name: str, value: str) -> bool:
     """Return whether a setting may hold a secret, by its name or by its value. Pure.
 
@@ -62,9 +75,13 @@ def looks_secret(name: str, value: str) -> bool:
         name: the key of the setting; "" checks the value alone.
         value: the value of the setting.
     """
+    return bool(_NAME.search(name)) or (_has_sign(value) and _is_secret(name, value))
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Return whether a value may hold a secret."""
     return bool(
-        _NAME.search(name)
-        or _PLAIN.search(value)
+        _PLAIN.search(value)
         or _ASSIGNED.search(value)
         or _has_password_with_slash(value)
         or (_FIELD.search(value) and not _PROSE.search(name))

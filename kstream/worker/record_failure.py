@@ -75,7 +75,8 @@ def failure_of(error: Exception, record: CurrentRecord, step: Step) -> RecordFai
         record: the record.
         step: the step in which it failed.
     """
-    return RecordFailure(record, step, class_name(type(error)), told_message(error), _stack_trace(error)[-LONGEST_STACK:])
+    message = told_message(error)
+    return RecordFailure(record, step, class_name(type(error)), message, _stack_trace(error, message)[-LONGEST_STACK:])
 
 
 def told_message(error: BaseException) -> str:
@@ -90,13 +91,16 @@ def name_of(function: Any) -> str:
     return f"{module}.{name}" if module and module != "builtins" else name
 
 
-def _stack_trace(error: BaseException, depth: int = 3) -> str:
-    """Return the stack trace of an exception and of its causes, as Python prints it, without the frames of kstream that called."""
+def _stack_trace(error: BaseException, message: str, depth: int = 3) -> str:
+    """Return the stack trace of an exception and of its causes, as Python prints it, without the frames of kstream that called.
+
+    `message`: that of the exception, as it may be told.
+    """
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = ""
     if cause is not None and depth > 0:
-        before = f"{_stack_trace(cause, depth - 1)}\n{_CAUSED if error.__cause__ else _HANDLING}:\n\n"
-    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {told_message(error)}\n"
+        before = f"{_stack_trace(cause, told_message(cause), depth - 1)}\n{_CAUSED if error.__cause__ else _HANDLING}:\n\n"
+    return f"{before}Traceback (most recent call last):\n{_frames(error.__traceback__)}{type(error).__name__}: {message}\n"
 
 
 def _frames(trace: TracebackType | None) -> str:

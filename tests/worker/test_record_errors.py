@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstream.errors import DataLossError, TooManyRecordErrorsError
-from kstream.worker import record_errors
+from kstream.worker import record_errors, record_failure
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.record_errors import OTHER, ErrorLimit, ErrorsPolicy, TaskErrors, make_one_by_one
 from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, Step, failure_of, name_of
@@ -224,3 +224,12 @@ def test_what_the_handler_of_errors_raises_ends_it() -> None:
 
     with pytest.raises(ValueError, match="'x'"):
         make_one_by_one(lambda rest: map(int, rest), ["1", "x"], stop)
+
+
+def test_the_message_of_a_record_that_fails_is_searched_for_secrets_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of records may fail alike, and the search takes longer than to decode a record."""
+    searched: list[str] = []
+    monkeypatch.setattr(record_failure, "without_secrets", lambda text: (searched.append(text), text)[1])
+    failure = failure_of(ValueError("no number"), at(1), PARSE)
+    assert failure.message == "no number" and failure.stacktrace.endswith("ValueError: no number\n")
+    assert searched.count("no number") == 1
