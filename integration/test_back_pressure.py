@@ -31,9 +31,10 @@ def missed_twice(*arguments: str, kafka: Broker, zookeeper: ZooKeeper) -> list[s
     for _ in range(2):
         outcome = overloaded(*arguments, kafka=kafka, zookeeper=zookeeper)
         assert outcome.processed == outcome.produced, str(outcome)
-        if not outcome.missed():
+        missed = outcome.missed()
+        if not missed:
             return []
-        found += [*outcome.missed(), str(outcome)]
+        found += [*missed, str(outcome)]
     return found
 
 

@@ -64,8 +64,10 @@ def _has_sign(text: str) -> bool:
 
     Only for ASCII letters is the lower case the same as for expressions.
     """
+    if not text.isascii():
+        return True
     lower = text.lower()
-    return not text.isascii() or any(sign in lower for sign in _SIGNS)
+    return any(sign in lower for sign in _SIGNS)
 
 
 def looks_secret(name: str, value: str) -> bool:

@@ -69,11 +69,10 @@ def main() -> int:
             conf=conf,
         )
         report = campaign.run(given.kills, given.seconds)
-    missed = [*report.breaches, *report.slow]
-    print("\n".join(report.lines_of()), f"(records of it: {directory})" if given.keep or missed else "")
-    if not given.keep and not missed:
+    print("\n".join(report.lines_of()), f"(records of it: {directory})" if given.keep or report.missed else "")
+    if not given.keep and not report.missed:
         shutil.rmtree(directory, ignore_errors=True)
-    return 1 if missed else 0
+    return 1 if report.missed else 0
 
 
 if __name__ == "__main__":

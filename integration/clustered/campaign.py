@@ -66,9 +66,9 @@ class Report:
     breaches: list[str] = field(default_factory=list[str])
 
     @property
-    def slow(self) -> list[str]:
-        """The bars of time that were missed. They hold on a machine that does nothing else."""
-        return [f"too slow: {one}" for one in self.away if one.is_slow]
+    def missed(self) -> list[str]:
+        """Everything that is wrong: the breaches, and the bars of time, which hold on a machine that does nothing else."""
+        return [*self.breaches, *(f"too slow: {one}" for one in self.away if one.is_slow)]
 
     def judge(self) -> None:
         """Adds what is wrong with the run itself to the breaches."""
@@ -84,6 +84,7 @@ class Report:
         self.breaches += self.recount.breaches
 
     def lines_of(self) -> list[str]:
+        slow = len(self.missed) > len(self.breaches)
         killed = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
         return [
             f"kills: {killed}; restarts: {self.restarts}, of drivers that nobody had killed: {len(self.driver_ends)}",
@@ -91,8 +92,8 @@ class Report:
             *(f"restart: {one}" for one in self.away),
             f"batches that failed: {self.failed}, refused by the sink: {self.refused}",
             f"lines of log besides those of batches: {self.lines}, of which {', '.join(f'{n} {who}' for who, n in self.loud)}",
-            *(f"BREACH: {breach}" for breach in (*self.breaches, *self.slow)),
-            f"verdict: {f'{len(self.breaches)} breaches' if self.breaches else 'exact, too slow' if self.slow else 'exact'}",
+            *(f"BREACH: {words}" for words in self.missed),
+            f"verdict: {'exact' if not self.breaches else f'{len(self.breaches)} breaches'}{', too slow' if slow else ''}",
         ]
 
 
