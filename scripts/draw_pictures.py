@@ -1,4 +1,6 @@
-"""Draws the pictures of README.md and docs/concepts.md: `python scripts/draw_pictures.py` writes docs/pictures/*.svg.
+"""Draws the pictures of README.md, docs/concepts.md and docs/internals/scheduler.md.
+
+`python scripts/draw_pictures.py` writes docs/pictures/*.svg.
 
 A picture has its own background and two palettes, so it is readable on a light and on a dark page. Each has a title and a description for
 screen readers. tests/test_pictures.py holds the files against this script.
@@ -10,6 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
+
+from kstream.scheduler.batch_steps import TABLE, End, Execution, Retry, Standing, Step
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 SIZE, SMALL = 15, 13
@@ -282,7 +286,91 @@ def one_writer() -> Picture:
     return p
 
 
-PICTURES: tuple[Callable[[], Picture], ...] = (overview, life_of_a_batch, restart, exactly_once, downtime, one_writer)
+def node_of(standing: Standing) -> str:
+    """Return the box of `steps_of_a_batch` for where a batch stands."""
+    if standing.end in (End.UNKNOWN, End.REFUSED):
+        return "not stored yet"
+    if standing.end is End.WRITTEN:
+        return "completed"
+    if standing.end is End.LEFT or standing.retry is Retry.EXHAUSTED:
+        return "left"
+    return "between two tries" if standing.execution is Execution.ENDED else standing.execution.value
+
+
+def steps_between() -> dict[tuple[str, str], list[str]]:
+    """Return the steps that lead from one box of `steps_of_a_batch` to another one, from the table of the product."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for (step, source), targets in TABLE.items():
+        for target in targets:
+            way = "" if source is None else node_of(source), node_of(target)
+            names = found.setdefault(("a try", way[1]) if way[0] in ENDS and step in ENDING else way, [])
+            if step.value not in names:
+                names.append(step.value)
+    return {(before, after): names for (before, after), names in found.items() if before != after}
+
+
+ENDS = (Execution.PLANNED.value, Execution.RUNNING.value)
+ENDING = (Step.FAIL, Step.COMPLETE, Step.REFUSE, Step.NOT_KNOWN, Step.LEAVE, Step.FENCE)
+"""Steps that end a try: of a batch that runs, or of a planned one that has no jobs or whose jobs cannot be generated."""
+
+
+def steps_of_a_batch() -> Picture:
+    p = Picture(
+        "steps-of-a-batch",
+        "Where a batch stands, and the steps between",
+        "A planned batch is held or generated. Then it is submitted and runs. A lost one is planned again. A try ends in a "
+        "completed batch, in one that is tried again, in one whose completion is not stored yet, or in one that is left to a restart.",
+        860,
+        430,
+    )
+    boxes = {
+        "held": (20, 60, ["it waits"], "plain"), "planned": (200, 60, ["plan is durable"], "store"),
+        "generated": (370, 60, ["it has jobs"], "plain"), "submitted": (540, 60, ["its jobs wait"], "plain"),
+        "running": (700, 60, ["a job started"], "plain"), "lost": (540, 190, ["a state is gone"], "bad"),
+        "between two tries": (20, 340, ["back-off, in turn"], "bad"), "left": (220, 340, ["to a restart"], "bad"),
+        "not stored yet": (420, 340, ["unknown, refused"], "plain"), "completed": (690, 340, ["it has no record"], "good"),
+    }  # fmt: skip
+    routes: dict[tuple[str, str], tuple[list[tuple[float, float]], tuple[float, float]]] = {
+        ("", "planned"): ([(265, 24), (265, 58)], (300, 30)),
+        ("planned", "held"): ([(200, 78), (162, 78)], (170, 50)),
+        ("held", "planned"): ([(160, 104), (198, 104)], (180, 138)),
+        ("planned", "generated"): ([(330, 90), (368, 90)], (350, 50)),
+        ("generated", "submitted"): ([(500, 90), (538, 90)], (520, 50)),
+        ("submitted", "running"): ([(670, 90), (698, 90)], (684, 50)),
+        ("submitted", "lost"): ([(605, 120), (605, 188)], (642, 160)),
+        ("running", "lost"): ([(765, 120), (765, 220), (672, 220)], (712, 214)),
+        ("lost", "planned"): ([(540, 220), (290, 220), (290, 122)], (420, 214)),
+        ("planned", "between two tries"): ([(225, 120), (225, 200), (60, 200), (60, 338)], (140, 194)),
+        ("between two tries", "planned"): ([(100, 340), (100, 240), (250, 240), (250, 122)], (150, 234)),
+        ("planned", "left"): ([(270, 120), (270, 338)], (300, 262)),
+        ("a try", "between two tries"): ([(740, 284), (140, 284), (140, 338)], (170, 310)),
+        ("a try", "left"): ([(740, 284), (310, 284), (310, 338)], (362, 310)),
+        ("a try", "not stored yet"): ([(740, 284), (480, 284), (480, 338)], (548, 310)),
+        ("a try", "completed"): ([(740, 284), (765, 284), (765, 338)], (808, 310)),
+        ("not stored yet", "completed"): ([(560, 355), (688, 355)], (624, 348)),
+        ("not stored yet", "left"): ([(420, 380), (352, 380)], (386, 400)),
+    }
+    steps = steps_between()
+    if steps.keys() != routes.keys():
+        raise ValueError(f"{p.name}: the table and the routes differ in {sorted(steps.keys() ^ routes.keys())}")
+    for name, (x, y, lines, look) in boxes.items():
+        p.box(x, y, 170 if name == "between two tries" else 140 if y > 300 else 130, 60, name, lines, look=look)
+    for way, (points, at) in routes.items():
+        p.arrow(*points)
+        p.text(*at, ", ".join(steps[way]), small=True)
+    p.text(764, 262, "end of a try", bold=True)
+    return p
+
+
+PICTURES: tuple[Callable[[], Picture], ...] = (
+    overview,
+    life_of_a_batch,
+    restart,
+    exactly_once,
+    downtime,
+    one_writer,
+    steps_of_a_batch,
+)
 
 
 def main() -> int:

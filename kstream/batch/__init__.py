@@ -3,7 +3,7 @@
 One idea: these are values. Nothing here acts on a stream; the rooms above pass the values on. Names are Spark's (`BatchInfo`,
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
-    plan         BatchPlan and PlannedInput; InputOutcome, BatchDelays and StateCheckpoint, which a completion stores
+    plan         BatchPlan and PlannedInput; BatchOutcome and its parts, which a completion stores
     skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
@@ -12,11 +12,11 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     retention    RequiredBatches: the batches whose plans must be kept
 """
 
-from kstream.batch.batch import Batch, BatchCounts, BatchState, Job, JobSet, PendingBatches, RDDScope
+from kstream.batch.batch import Batch, BatchCounts, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
-from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
+from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
 from kstream.batch.skipped_record import SkippedRecord
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "BatchCounts",
     "BatchDelays",
     "BatchInfo",
+    "BatchOutcome",
     "BatchPlan",
-    "BatchState",
     "InputOutcome",
     "InputProgress",
     "Job",

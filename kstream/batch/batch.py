@@ -1,4 +1,4 @@
-"""Batch, Job, JobSet: a batch in the driver that runs it, with its state, its jobs and their times.
+"""Batch, Job, JobSet: a batch in the driver that runs it, its jobs and their times.
 
 BatchCounts, PendingBatches: how many batches are in each state, and which. RDDScope: the box in which Spark's pages draw the RDDs of an
 operator, or of an operator in one batch.
@@ -10,107 +10,40 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.errors import IllegalStateError, traceback_of, with_record
+from kstream.errors import traceback_of, with_record
 
 _LONG_NAME = 10
 
 
-class BatchState(Enum):
-    """The state of a batch. ENDED and FENCED are the last states.
-
-    FAILED: the last try failed, and this driver or a restart tries the batch again. A failed batch becomes ENDED if all its jobs had
-    succeeded and the store accepts the completion later. The driver that took over runs a fenced batch.
-    """
-
-    PLANNED = "planned"
-    DURABLE = "durable"
-    SUBMITTED = "submitted"
-    RUNNING = "running"
-    ENDED = "ended"
-    FAILED = "failed"
-    FENCED = "fenced"
-
-
-_NEXT = {
-    BatchState.PLANNED: {BatchState.DURABLE},
-    BatchState.DURABLE: {BatchState.SUBMITTED, BatchState.ENDED, BatchState.FAILED, BatchState.FENCED},
-    BatchState.SUBMITTED: {BatchState.RUNNING, BatchState.FENCED, BatchState.DURABLE},
-    BatchState.RUNNING: {
-        BatchState.ENDED,
-        BatchState.FAILED,
-        BatchState.FENCED,
-        BatchState.DURABLE,  # it is repaired, and generated again
-    },
-    BatchState.ENDED: set[BatchState](),
-    BatchState.FAILED: {
-        BatchState.DURABLE,  # it is tried again
-        BatchState.ENDED,  # its jobs had succeeded, and its completion was stored later
-    },
-}
-
-
+@dataclass(slots=True, eq=False)
 class Batch:
-    """A batch with its plan and its state. Thread-safe.
+    """A batch with its plan. Where it stands is known by `BatchLifecycle`. Only the JobGenerator's thread sets attributes.
 
-    Args:
+    Attributes:
         plan: the plan as the log stores it.
         inputs: the same plan of each input as an object, by stream id.
-        state: the state to begin with.
+        submission_ms: since when the batch has waited only for its turn, in ms since the Unix epoch.
+        repairs: how often the batch was generated again because blocks or files of a state were gone.
+        generated_after: how often the driver had gone back to written states when the batch was generated.
     """
 
-    def __init__(self, plan: BatchPlan, inputs: Mapping[int, PlannedInput], state: BatchState = BatchState.PLANNED) -> None:
-        self.plan = plan
-        self.inputs = inputs
-        self._state = state
-        self._failures = 0
-        self.submission_ms: int | None = None
-        """Since when the batch has waited only for its turn, in ms since the Unix epoch. Only the JobGenerator's thread sets it."""
-        self.repairs = 0
-        """How often the batch was generated again because blocks or files of a state were gone. Only the JobGenerator's thread sets it."""
-        self.generated_after = 0
-        """How often the driver had gone back to written states when the batch was generated. Only the JobGenerator's thread uses it."""
-        self._lock = threading.Lock()
-
-    @property
-    def failures(self) -> int:
-        """The number of tries of this driver that failed."""
-        with self._lock:
-            return self._failures
+    plan: BatchPlan
+    inputs: Mapping[int, PlannedInput]
+    submission_ms: int | None = None
+    repairs: int = 0
+    generated_after: int = 0
 
     @property
     def time(self) -> Time:
         """The batch time."""
         return self.plan.time
 
-    @property
-    def state(self) -> BatchState:
-        """The state now."""
-        with self._lock:
-            return self._state
-
-    def become(self, state: BatchState) -> None:
-        """Change the state. A fenced batch stays fenced, without an error.
-
-        Raises:
-            IllegalStateError: the batch cannot change from its state to this one.
-        """
-        with self._lock:
-            if self._state is BatchState.FENCED:
-                return
-            if state not in _NEXT[self._state]:
-                raise IllegalStateError(
-                    f"batch {self.time} is {self._state.value} and cannot become {state.value}", state=self._state.value
-                )
-            self._state = state
-            self._failures += state is BatchState.FAILED
-
     def __repr__(self) -> str:
-        return f"<batch {self.time}, {self.state.value}>"
+        return f"<batch {self.time}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +122,8 @@ class JobSet:
     JobCompleted is posted."""
     state_error: BaseException | None = None
     """The error with which the batch's state could not be computed. Set in a job thread, before the last JobCompleted is posted."""
-    withdrawn: Sequence[tuple[Batch, JobSet]] = ()
-    """The batches that were taken back from the queue, because they need the same blocks or files. Set as `state_error`."""
     was_started: bool = False
     """Whether a job of this set, or of an earlier try, has started."""
-    _has_begun: bool = False
-    _is_withdrawn: bool = False
     _incomplete: set[int] = field(default_factory=set[int])
     _not_ended: set[int] = field(default_factory=set[int])
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -202,18 +131,6 @@ class JobSet:
     def __post_init__(self) -> None:
         self._incomplete = {job.output_op_id for job in self.jobs}
         self._not_ended = set(self._incomplete)
-
-    def begin(self) -> bool:
-        """Note in a job's thread that the job is to start; return whether it may. After that the set cannot be withdrawn."""
-        with self._lock:
-            self._has_begun = self._has_begun or not self._is_withdrawn
-            return self._has_begun
-
-    def withdraw(self) -> bool:
-        """Let no job of the set start; return False if one has started already."""
-        with self._lock:
-            self._is_withdrawn = not self._has_begun
-            return self._is_withdrawn
 
     def handle_start(self, at_ms: int) -> bool:
         """Note the start of a job; return whether it is the first start of the batch in this driver."""

@@ -1,4 +1,4 @@
-"""BatchPlan and PlannedInput: what the inputs give to a batch. InputOutcome and StateCheckpoint: what a batch that has succeeded leaves.
+"""BatchPlan and PlannedInput: what the inputs give to a batch. BatchOutcome and its parts: what a batch that has succeeded leaves.
 
 The log stores all of these: the plan before the batch runs, the rest with its completion.
 """
@@ -208,3 +208,20 @@ class StateCheckpoint:
     files: Sequence[str]
     hashing: int | None = None
     window: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What is stored of a batch whose jobs have all succeeded.
+
+    Attributes:
+        at_ms: when its last job ended, in milliseconds since the Unix epoch.
+        inputs: the report of each input about the batch, by stream id.
+        states: the checkpoints of state that the completion names, by the id of the state stream.
+        delays: of the batch; None if it had no jobs.
+    """
+
+    at_ms: int
+    inputs: Mapping[int, InputOutcome] = field(default_factory=dict[int, InputOutcome])
+    states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
+    delays: BatchDelays | None = None

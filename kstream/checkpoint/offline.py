@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.binding import binding_of
@@ -52,7 +52,7 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
     graph = binding_of(contents, {}).stored
     stream_names = {number: name for number, name in graph.items() if name is not None or number not in inputs}
     log.write_plan(BatchPlan(time, epoch, uuid.uuid4().hex, inputs, dict.fromkeys(inputs, 0), floor, last, names=stream_names))
-    log.complete(time, epoch, at_ms, outcomes)
+    log.complete(time, epoch, BatchOutcome(at_ms, outcomes))
     newer = newest_epoch(store)
     if newer > epoch:
         raise FencedError(

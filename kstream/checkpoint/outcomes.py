@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kstream.batch import BatchDelays, SkippedRecord
+from kstream.batch import BatchDelays, BatchOutcome, Json, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.declared_types import moment
+from kstream.checkpoint.state_log import states_fields
 from kstream.errors import MissingFileError, StorageError
 from kstream.storage import FileStore
 
@@ -72,6 +73,30 @@ def _completion_of(fields: format.Fields) -> Completion:
     skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
     num_bytes = {int(stream): found for stream, found in fields.get("bytes", {}).items()}
     return Completion(moment(fields["at"]), fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes)
+
+
+def losses_of(outcome: BatchOutcome) -> dict[str, list[Mapping[str, Json]]]:
+    """Return the data losses of a batch as a JSON value: stream number → entries of the ledger."""
+    return {str(stream): list(found.lost) for stream, found in outcome.inputs.items() if found.lost}
+
+
+def skipped_fields(outcome: BatchOutcome) -> dict[str, object]:
+    """Return the field of a completion and of the ledger with the records that a batch has left out; empty without any."""
+    skipped = [record.to_json() for found in outcome.inputs.values() for record in found.skipped]
+    return {"skipped": skipped} if skipped else {}
+
+
+def found_fields(outcome: BatchOutcome) -> dict[str, object]:
+    """Return the fields of a completion that only some batches have."""
+    inputs = outcome.inputs.items()
+    fields: dict[str, object] = {
+        "counts": {str(stream): list(found.counts) for stream, found in inputs if found.counts},
+        "errors": {str(stream): [list(kind) for kind in found.errors] for stream, found in inputs if found.errors},
+        "bytes": {str(stream): found.num_bytes for stream, found in inputs if found.num_bytes is not None},
+        "states": states_fields(outcome.states) if outcome.states else {},
+        "delays": delays_fields(outcome.delays) if outcome.delays is not None else [],
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 def delays_fields(delays: BatchDelays) -> list[int]:

@@ -20,14 +20,14 @@ from itertools import groupby
 from typing import TypeAlias
 
 from kstream import crash_point
-from kstream.batch import BatchDelays, BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchOutcome, BatchPlan, SkippedRecord
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, history, names, settled
 from kstream.checkpoint.declared_types import moment
 from kstream.checkpoint.format import encode_plan, read_plan
 from kstream.checkpoint.history import replay_command
-from kstream.checkpoint.outcomes import delays_fields
+from kstream.checkpoint.outcomes import found_fields, losses_of, skipped_fields
 from kstream.checkpoint.reader import LogContents, PlanKey
 from kstream.checkpoint.settled import Settled, in_settled, thinned, write_settled
 from kstream.checkpoint.skip_request import by_stream, read_requests
@@ -253,15 +253,7 @@ class PlanLog:
         found = self._skips.get((time, plan_epoch))
         return {} if not found else by_stream(sorted(found), None if plan_epoch == self.epoch else self._numbers.get(plan_epoch))
 
-    def complete(
-        self,
-        time: Time,
-        plan_epoch: int,
-        at_ms: int,
-        outcomes: Mapping[int, InputOutcome] | None = None,
-        states: States | None = None,
-        delays: BatchDelays | None = None,
-    ) -> States:
+    def complete(self, time: Time, plan_epoch: int, outcome: BatchOutcome) -> States:
         """Record that every job of the batch has succeeded. Idempotent. Any thread.
 
         Losses and records that were left out go to the ledger first, because a batch with a completion is never examined again.
@@ -269,43 +261,25 @@ class PlanLog:
         Args:
             time: the batch.
             plan_epoch: the epoch of its plan.
-            at_ms: now, in milliseconds since the Unix epoch.
-            outcomes: the report of each input about the batch, by stream number.
-            states: the checkpoints of state that the completion is to name.
-            delays: of the batch; None if they are not known.
+            outcome: what the batch has found and left.
 
         Returns:
-            The states that the completion names. They are others than `states` if another driver has created the completion first.
+            The states that the completion names. They are others than those of the outcome if another driver has created it first.
 
         Raises:
             StorageError: the store failed; the completion may be stored or not.
         """
-        fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch}
-        found = outcomes or {}
-        lost = {str(stream): list(outcome.lost) for stream, outcome in found.items() if outcome.lost}
-        skipped = [record.to_json() for outcome in found.values() for record in outcome.skipped]
-        left_out: dict[str, object] = {"skipped": skipped} if skipped else {}
-        if lost or skipped:
-            self._create(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost, **left_out})
-        fields |= left_out
-        counts = {str(stream): list(outcome.counts) for stream, outcome in found.items() if outcome.counts}
-        if counts:
-            fields["counts"] = counts
-        errors = {str(stream): [list(kind) for kind in outcome.errors] for stream, outcome in found.items() if outcome.errors}
-        if errors:
-            fields["errors"] = errors
-        num_bytes = {str(stream): outcome.num_bytes for stream, outcome in found.items() if outcome.num_bytes is not None}
-        if num_bytes:
-            fields["bytes"] = num_bytes
-        if states:
-            fields["states"] = states_fields(states)
-        if delays is not None:
-            fields["delays"] = delays_fields(delays)
-        created = self._create(names.done(time, plan_epoch), "done", fields)
+        fields: dict[str, object] = {"time": time.milliseconds, "at": outcome.at_ms, "epoch": self.epoch, **skipped_fields(outcome)}
+        lost = losses_of(outcome)
+        if lost or "skipped" in fields:
+            self._create(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
+        created = self._create(names.done(time, plan_epoch), "done", {**fields, **found_fields(outcome)})
         with self._lock:  # its jobs have run, so this driver had probed
             self._newest.extend(plan for plan in self._unprobed if plan[0] <= time)
             self._unprobed = [plan for plan in self._unprobed if plan[0] > time]
-        return (states or {}) if created or not states else states_in(self._store, names.done(time, plan_epoch), time)
+        if created or not outcome.states:
+            return dict(outcome.states)
+        return states_in(self._store, names.done(time, plan_epoch), time)
 
     def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str, states: States | None = None) -> States:
         """Record that the batch failed under this driver. It stays pending. At most one record per batch and driver.
@@ -533,15 +507,7 @@ class NoLog:
     def probe(self) -> None:
         pass
 
-    def complete(
-        self,
-        time: Time,
-        plan_epoch: int,
-        at_ms: int,
-        outcomes: Mapping[int, InputOutcome] | None = None,
-        states: States | None = None,
-        delays: BatchDelays | None = None,
-    ) -> States:
+    def complete(self, time: Time, plan_epoch: int, outcome: BatchOutcome) -> States:
         """Return no states: none is ever stored."""
         return {}
 

@@ -28,9 +28,8 @@ from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
 from kstream.receiver.receiver_tracker import receiver_name
 from kstream.scheduler import JobGenerator, JobGeneratorCallbacks, JobScheduler, SchedulerParts
-from kstream.scheduler.completions import UnfinishedBatches
+from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
-from kstream.scheduler.failed_batches import FailedTry
 from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.job_generator import PATIENCE_INTERVALS, run_each
 from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
@@ -136,7 +135,7 @@ class Engine:
         self._received: ReceivedBlocks | None = None
         self._generator: JobGenerator | None = None
         self._scheduler: JobScheduler | None = None
-        self._unfinished: UnfinishedBatches | None = None
+        self._lifecycle: BatchLifecycle | None = None
         self._lags: InputLags | None = None
         self._states: StateCheckpointer | None = None
         self._was_cut_short = False
@@ -211,7 +210,7 @@ class Engine:
         """Return the newest batch that has a plan, of this driver or an earlier one; None before the first. Any thread."""
         contents = None if self._opened is None else self._opened.contents
         before = None if contents is None else contents.last_planned
-        mine = None if self._unfinished is None else self._unfinished.newest_planned()
+        mine = None if self._lifecycle is None else self._lifecycle.newest_planned()
         return max((time for time in (before, mine) if time is not None), default=None)
 
     @property
@@ -220,9 +219,9 @@ class Engine:
         return self._allocation
 
     @property
-    def unfinished(self) -> UnfinishedBatches:
-        """The planned batches that have not succeeded; none before `start`. Any thread."""
-        return self._unfinished or UnfinishedBatches(self._runtime)
+    def lifecycle(self) -> BatchLifecycle:
+        """Where each planned batch stands; without batches before `start`. Any thread."""
+        return self._lifecycle or BatchLifecycle(self._retry, self._clock.monotonic_ms, self._runtime)
 
     def rates(self) -> dict[int, int]:
         """Return the rate that back-pressure has computed last for each input, by stream id; none before the first. Any thread."""
@@ -261,16 +260,16 @@ class Engine:
         Returns:
             False if the timeout passed first.
         """
-        generator, scheduler, unfinished = self._generator, self._scheduler, self._unfinished
-        if generator is None or scheduler is None or unfinished is None or self.is_own_thread():
+        generator, scheduler, lifecycle = self._generator, self._scheduler, self._lifecycle
+        if generator is None or scheduler is None or lifecycle is None or self.is_own_thread():
             return True
         end = self._runtime.monotonic() + timeout
         if not generator.drain(timeout):
             return False
         starts = -1
-        while starts != unfinished.starts:  # a job may move the clock, and so make more batches due; an end may let a held batch start
-            starts = unfinished.starts
-            while not unfinished.wait_none_running(0.05):
+        while starts != lifecycle.starts:  # a job may move the clock, and so make more batches due; an end may let a held batch start
+            starts = lifecycle.starts
+            while not lifecycle.wait_none_running(0.05):
                 if scheduler.refuses_jobs:
                     return True
                 if self._runtime.monotonic() > end:
@@ -372,8 +371,8 @@ class Engine:
         Args:
             waited: how long it waited for the batches, in seconds.
         """
-        assert self._unfinished is not None
-        left = sorted(self._unfinished.open())
+        assert self._lifecycle is not None
+        left = sorted(self._lifecycle.open())
         rest = [f"{len(left)} {'batch' if len(left) == 1 else 'batches'} did not end within {waited:.1f} s: {listed(left)}"] if left else []
         blocks = self.waiting_blocks() or 0
         if blocks:
@@ -395,9 +394,10 @@ class Engine:
 
     def _wire(self, opened: OpenedCheckpoint) -> None:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
-        log, unfinished = opened.log, UnfinishedBatches(self._runtime)
-        self._unfinished = unfinished
-        self._lags = InputLags(unfinished.all, None if opened.contents is None else opened.contents.last_planned)
+        log = opened.log
+        retry = self._retry.with_order() if any(output.is_ordered for output in self._graph.output_streams) else self._retry
+        self._lifecycle = lifecycle = BatchLifecycle(retry, self._clock.monotonic_ms, self._runtime)
+        self._lags = InputLags(lifecycle.unfinished, None if opened.contents is None else opened.contents.last_planned)
         self._states = states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))
         parts = SchedulerParts(
             graph=self._graph,
@@ -405,11 +405,11 @@ class Engine:
             log=log,
             environment=self._spark.environment,
             states=states,
-            unfinished=unfinished,
+            lifecycle=lifecycle,
             lags=self._lags,
             concurrent_jobs=self._concurrent_jobs,
             runtime=self._runtime,
-            retry=self._retry.with_order() if any(output.is_ordered for output in self._graph.output_streams) else self._retry,
+            retry=retry,
             unreachable_timeout_ms=self._settings.get("spark.streaming.kstream.unreachableTimeout"),
             skip_empty_batches=self._settings.get("spark.streaming.kstream.skipEmptyBatches"),
         )
@@ -420,7 +420,7 @@ class Engine:
         self._generator = JobGenerator(
             parts,
             self._scheduler,
-            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), unfinished.in_line, opened.last_batches),
+            InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), lifecycle.in_line, opened.last_batches),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
             self._settings.get("spark.streaming.kstream.maxBatchFailures"),
         )
@@ -464,7 +464,7 @@ class Engine:
 
     def _newest_succeeded(self) -> Time | None:
         """Return the newest batch that was planned, if all planned batches have succeeded; else None. Any thread."""
-        return None if self.unfinished.all() else self.unfinished.newest_planned()
+        return None if self.lifecycle.unfinished() else self.lifecycle.newest_planned()
 
     def _make_receivers(self, opened: OpenedCheckpoint) -> ReceivedBlocks | None:
         """Make the ReceivedBlocks of the receiver streams, and recover the blocks of earlier drivers. Blocks on the store.
@@ -490,15 +490,15 @@ class Engine:
         assert self._generator is not None
         self._generator.on_batch_end(time)
 
-    def _try_failed(self, failed: FailedTry) -> None:
-        """Pass a failed try of a batch to the JobGenerator. Any thread; returns at once."""
+    def _try_failed(self) -> None:
+        """Tell the JobGenerator that a try of a batch has failed. Any thread; returns at once."""
         assert self._generator is not None
-        self._generator.on_failed_try(failed)
+        self._generator.on_failed_try()
 
-    def _state_lost(self, lost: FailedTry) -> None:
+    def _state_lost(self, time: Time) -> None:
         """Pass a batch that is to be repaired to the JobGenerator. Any thread; returns at once."""
         assert self._generator is not None
-        self._generator.on_lost(lost)
+        self._generator.on_lost(time)
 
     def _measured(self, info: BatchInfo) -> None:
         """Pass the figures of a batch that has ended to the inputs that adapt their rate. An error of an estimator is logged."""

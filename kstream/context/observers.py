@@ -155,8 +155,8 @@ def _figures_of(engine: Engine, executors: Callable[[], int | None]) -> EngineFi
 
     decided = None if engine.allocation is None else engine.allocation.latest
     return EngineFigures(
-        batches=engine.unfinished.counts(),
-        retries=engine.unfinished.retries,
+        batches=engine.lifecycle.counts(),
+        retries=engine.lifecycle.retries,
         rates=engine.rates(),
         lags=engine.lags(),
         error_policies=engine.error_policies(),
@@ -188,4 +188,4 @@ def _ui_figures_of(engine: Engine) -> DriverFigures:
     from kstream.ui.driver_source import DriverFigures
 
     allocations = [] if engine.allocation is None else engine.allocation.recent()
-    return DriverFigures(engine.unfinished.pending(), allocations, engine.rates(), engine.lags, engine.error_policies())
+    return DriverFigures(engine.lifecycle.pending(), allocations, engine.rates(), engine.lags, engine.error_policies())

@@ -110,7 +110,7 @@ class StatusCollector(StreamingListener):
             engine: the engine of the context.
             ended: how the context has ended; None if it has not.
         """
-        batches, written_ms = engine.unfinished.counts(), self._clock.time_ms()
+        batches, written_ms = engine.lifecycle.counts(), self._clock.time_ms()
         with self._lock:
             recent, last_error = tuple(self._recent), self._last_error
         return DriverStatus(

@@ -5,9 +5,10 @@ generator's thread owns the first half, the scheduler's the second; they exchang
 
     changed_windows      which stored totals a window with an inverse may continue from (pure)
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
-    completions          Completions: how batches end; UnfinishedBatches: those that have not succeeded
     retry_policy         RetryPolicy: when a failed batch is tried again, and whether later batches wait for it
-    failed_batches       FailedBatches: batches between two tries; HeldBatches: planned batches that are not generated yet
+    batch_steps          where a batch may stand, and which steps it may take from there (pure)
+    batch_lifecycle      BatchLifecycle: where each planned batch stands
+    completions          Completions: stores how batches end
     job_scheduler        JobScheduler: runs the jobs; JobEnvironment: what Spark does around a job
     planning_outage      PlanningOutage: how long the driver waits for brokers or a store that are away
     empty_batches        EmptyBatches: which batches end without the user's functions
@@ -18,7 +19,8 @@ generator's thread owns the first half, the scheduler's the second; they exchang
     rate_controller      RateController: tells an input its rate after each batch
     executor_allocation_policy  how many executors a job gets for the speed of its batches (pure)
     executor_allocation_manager  ExecutorAllocationManager: asks Spark for them, once a scaling interval
-    batch_planner        BatchPlanner: makes one batch, from the plans of its inputs to its jobs
+    batch_submitter      BatchSubmitter: generates the jobs of planned batches and submits them in their turn
+    batch_planner        BatchPlanner: collects the plans of the inputs, and makes the plan of a batch durable
     due_batches          DueBatches: which batch times make a batch, and when a missed one is planned
     restart              Restart: continues from the log of earlier drivers
     job_generator        JobGenerator: ticks, graceful stop, clean-up

@@ -1,239 +1,60 @@
-"""Completions: records how batches end. Keeps what could not be stored until it can: refused completions, and unknown outcomes.
-
-UnfinishedBatches: the batches that have not succeeded, and the time up to which clean-up may go.
-"""
+"""Completions: stores how the batches of a driver end, and writes what the store refused again."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kstream.batch import Batch, BatchCounts, BatchDelays, BatchState, InputOutcome, PendingBatches, StateCheckpoint
+from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
-from kstream.errors import StorageError
-from kstream.loop import THREADS, Runtime
+from kstream.errors import StorageError, is_of_a_task, with_record
+from kstream.scheduler.batch_lifecycle import BatchLifecycle
+from kstream.scheduler.batch_steps import Retry
+from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.scheduler.state_checkpointer import StateCheckpointer
+from kstream.secret import without_secrets
 
 logger = logging.getLogger(__name__)
 OUTCOME_TRIES = 5
 """How often the inputs of a batch are asked for its outcome before the batch is left to a restart."""
 
 
-class UnfinishedBatches:
-    """The planned batches that have not succeeded: running, waiting or failed. Thread-safe.
-
-    A batch waits while an earlier one holds it, and between two tries. A failed batch has no retry left; it stays in here until a later
-    try succeeds, or its completion is stored later.
-    """
-
-    def __init__(self, runtime: Runtime = THREADS) -> None:
-        self._running: set[Time] = set()
-        self._waiting: set[Time] = set()
-        self._between_tries: set[Time] = set()
-        """Those of the waiting batches that have failed and are tried again."""
-        self._failed: set[Time] = set()
-        self._are_held = False
-        """Whether the waiting batches that are not between two tries wait for one that has failed; else they wait for their turn."""
-        self._retries = 0
-        self._newest_ended: Time | None = None
-        self._newest_planned: Time | None = None
-        self._starts = 0
-        self._lock = threading.Lock()
-        self._none_running = runtime.event()
-        self._none_running.set()
-        self._none_open = runtime.event()
-        self._none_open.set()
-
-    def planned(self, time: Time) -> None:
-        """Add a batch whose plan is durable, or one that is tried again. It counts as running."""
-        with self._lock:
-            self._starts += 1
-            self._retries += time in self._between_tries or time in self._failed
-            self._running.add(time)
-            self._waiting.discard(time)
-            self._between_tries.discard(time)
-            self._failed.discard(time)
-            self._newest_planned = time if self._newest_planned is None else max(time, self._newest_planned)
-            self._tell()
-
-    def waits(self, time: Time, between_tries: bool = False) -> None:
-        """Mark a batch as waiting: an earlier batch holds it; or its last try failed and retries are left (`between_tries`)."""
-        with self._lock:
-            self._running.discard(time)
-            self._waiting.add(time)
-            if between_tries:
-                self._between_tries.add(time)
-            self._tell()
-
-    def are_held(self, by_failed: bool) -> None:
-        """Note whether the batches that have not run yet wait for one that has failed. Else they only wait for their turn."""
-        with self._lock:
-            self._are_held = by_failed
-
-    def _not_tried_yet(self) -> tuple[set[Time], set[Time]]:
-        """Return the batches that run or are about to, and those that a failed one holds. Call this under the lock."""
-        waiting = self._waiting - self._between_tries
-        return (set(self._running), waiting) if self._are_held else (self._running | waiting, set())
-
-    def _tell(self) -> None:
-        """Set the events to what holds now. Call this under the lock."""
-        for event, batches in (self._none_running, self._running), (self._none_open, self._running | self._waiting):
-            if batches:
-                event.clear()
-            else:
-                event.set()
-
-    def ended(self, time: Time, succeeded: bool) -> None:
-        """Mark a batch as ended: remove it if it succeeded, else keep it as failed. May be called again, with another result."""
-        with self._lock:
-            self._running.discard(time)
-            self._waiting.discard(time)
-            self._between_tries.discard(time)
-            if succeeded:
-                self._failed.discard(time)
-            else:
-                self._failed.add(time)
-            if self._newest_ended is None or time > self._newest_ended:
-                self._newest_ended = time
-            self._tell()
-
-    def clean_up_to(self) -> Time | None:
-        """Return the time T up to which batches may be forgotten in memory, except the remember duration before T.
-
-        T is the newest batch that has ended, or the oldest running or waiting batch if that is older. None before the first end.
-        """
-        with self._lock:
-            if self._newest_ended is None:
-                return None
-            return min({self._newest_ended, *self._running, *self._waiting})
-
-    def all(self) -> set[Time]:
-        """Return all batches that have not succeeded. Their plans must be kept."""
-        with self._lock:
-            return self._running | self._waiting | self._failed
-
-    def newest_planned(self) -> Time | None:
-        """Return the newest batch that this driver has planned or run again; None before the first."""
-        with self._lock:
-            return self._newest_planned
-
-    def counts(self) -> BatchCounts:
-        """Return how many batches are in each state at this moment."""
-        with self._lock:
-            running, held = self._not_tried_yet()
-            oldest = min(self._running | self._waiting | self._failed, default=None)
-            return BatchCounts(len(running), len(self._between_tries), len(held), len(self._failed), oldest)
-
-    def pending(self) -> PendingBatches:
-        """Return which batches are in each state at this moment."""
-        with self._lock:
-            running, held = self._not_tried_yet()
-            return PendingBatches(frozenset(running), frozenset(self._between_tries), frozenset(held), frozenset(self._failed))
-
-    def failed(self) -> set[Time]:
-        """Return the batches that have failed and have no retry left, and those whose completion the store refused."""
-        with self._lock:
-            return set(self._failed)
-
-    @property
-    def retries(self) -> int:
-        """How often a batch that had failed was tried again, so far."""
-        with self._lock:
-            return self._retries
-
-    @property
-    def starts(self) -> int:
-        """How often a batch began to run, so far."""
-        with self._lock:
-            return self._starts
-
-    def in_line(self) -> set[Time]:
-        """Return the batches that run, or wait for an earlier one. A batch between two tries is not among them: no batch waits for it."""
-        with self._lock:
-            return self._running | (self._waiting - self._between_tries)
-
-    def num_in_line(self) -> int:
-        """Return the number of batches that run, or wait for an earlier one."""
-        with self._lock:
-            return len(self._running) + len(self._waiting) - len(self._between_tries)
-
-    def open(self) -> set[Time]:
-        """Return the batches that run or wait."""
-        with self._lock:
-            return self._running | self._waiting
-
-    def wait_none_running(self, timeout: float) -> bool:
-        """Block until no batch runs; return False if `timeout` seconds passed first. A batch that waits does not run."""
-        return self._none_running.wait(timeout)
-
-    def wait_none_open(self, timeout: float) -> bool:
-        """Block until no batch runs or waits; return False if `timeout` seconds passed first."""
-        return self._none_open.wait(timeout)
-
-    def __contains__(self, time: Time) -> bool:
-        """Return whether a batch has not succeeded. Costs the same whatever the number of batches."""
-        with self._lock:
-            return time in self._running or time in self._waiting or time in self._failed
-
-    def not_tried(self, time: Time, between_tries: bool) -> None:
-        """Take back that a failed batch was `planned` again: it could not start, and waits as before (`between_tries`: it has retries)."""
-        with self._lock:
-            self._retries -= 1
-        if between_tries:
-            self.waits(time, between_tries=True)
-        else:
-            self.ended(time, succeeded=False)
-
-
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """The end of a batch whose jobs have all succeeded.
+class CompletedBatch:
+    """A batch whose completion is durable, and what it has found."""
 
-    Attributes:
-        batch: the batch.
-        at_ms: when its last job ended, in milliseconds since the Unix epoch.
-        outcomes: the report of each input about the batch, by stream id.
-        states: the checkpoints of state that the completion record is to name.
-        delays: of the batch; None if it had no jobs.
-    """
-
-    batch: Batch
-    at_ms: int
-    outcomes: Mapping[int, InputOutcome] = field(default_factory=dict[int, InputOutcome])
-    states: States = field(default_factory=dict[str, StateCheckpoint])
-    delays: BatchDelays | None = None
-
-    @property
-    def time(self) -> Time:
-        """The batch time."""
-        return self.batch.time
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The failure of a batch. `is_recorded`: False if a stop ended its jobs, or if an earlier failure is recorded."""
-
-    reason: str
-    is_recorded: bool = True
+    time: Time
+    outcome: BatchOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """The result of ending a batch.
+    """The result of ending a batch whose jobs have all succeeded.
 
     Attributes:
-        completion: the completion, if it is durable; else None.
+        completed: the batch, if its completion is durable; else None.
         trouble: a message and an error for the caller to report; None if there was no error.
     """
 
-    completion: Completion | None = None
+    completed: CompletedBatch | None = None
     trouble: tuple[str, Exception] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTry:
+    """The result of ending a try that failed.
+
+    Attributes:
+        is_end: whether listeners hear of the end of the batch: it is the first failure without a retry left, or a stop ended the try.
+        is_over: whether no retry is left.
+    """
+
+    is_end: bool
+    is_over: bool
 
 
 class ReportsOutcome(Protocol):
@@ -249,30 +70,11 @@ class ReportsOutcome(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class _Success:
-    """A batch whose jobs have all succeeded and whose completion is not durable yet. Only one thread at a time has it.
-
-    Attributes:
-        batch, at_ms, states, delays: as of Completion.
-        outcomes: what its inputs have reported so far. An input that has reported is not asked again: it may give a loss only once.
-        tries: how often an input could not report.
-    """
-
-    batch: Batch
-    at_ms: int
-    states: States
-    delays: BatchDelays | None
-    outcomes: dict[int, InputOutcome | None] = field(default_factory=dict[int, InputOutcome | None])
-    tries: int = 0
-
-
 class Completions:
-    """Ends the batches of one driver.
+    """Ends the batches of one driver: stores the end, then tells the lifecycle.
 
     A batch is unfinished until its completion is durable: no commit and no clean-up passes it. A completion that the store refused is
-    kept, and the batch stays unfinished. So does a batch whose outcome an input could not report: it is asked again. So there are never
-    more kept ones than unfinished batches.
+    kept, and the batch stays unfinished. So does a batch whose outcome an input could not report: it is asked again.
 
     Thread-safe, except `retry`: only one thread at a time may call it, the JobGenerator's or, after its end, the thread that stops.
     """
@@ -281,204 +83,195 @@ class Completions:
         self,
         log: BatchLog,
         states: StateCheckpointer,
-        unfinished: UnfinishedBatches,
+        lifecycle: BatchLifecycle,
         inputs: Callable[[], Iterable[ReportsOutcome]],
+        policy: RetryPolicy,
         on_end: Callable[[Time], None],
         waits: bool,
     ) -> None:
         """
         Args:
             log: stores completions and failures.
-            states: gets the states that a durable completion names.
-            unfinished: the batches that have not succeeded.
+            states: gets the states that a durable record names.
+            lifecycle: knows where each batch stands.
             inputs: returns the inputs. Each is asked for the outcome of a batch when all its jobs have succeeded, and again after an error.
+            policy: when a failed batch is tried again.
             on_end: on_end(time) is called when `retry` has ended a batch. Must return at once.
             waits: whether a store that is away is waited for. Then a refused completion is a warning and no error: the next plan is an
                 error if the store stays away.
         """
         self._log = log
-        self._waits = waits
         self._states = states
-        self._unfinished = unfinished
+        self._lifecycle = lifecycle
         self._inputs = inputs
+        self._policy = policy
         self._on_end = on_end
-        self._kept: deque[_Success] = deque()
-        self._left: frozenset[Time] = frozenset()
-        self._lock = threading.Lock()
+        self._waits = waits
 
-    @property
-    def left_to_a_restart(self) -> Set[Time]:
-        """The batches that have run, and whose completion this driver cannot store. No batch waits for them. Any thread."""
-        with self._lock:
-            return self._left
+    # -- success
 
-    def end(
-        self,
-        batch: Batch,
-        at_ms: int,
-        states: States | None = None,
-        failure: Failure | None = None,
-        delays: BatchDelays | None = None,
-    ) -> BatchEnd:
-        """End a batch that no longer runs. Any thread, once for each try without retries left; blocks on the store.
+    def complete(self, batch: Batch, outcome: BatchOutcome) -> BatchEnd:
+        """End a batch whose jobs have all succeeded. Any thread; blocks on the store.
 
         Args:
-            batch: its plan is durable.
-            at_ms: when its last job ended, in milliseconds since the Unix epoch.
-            states: the checkpoints of state that its completion, or the record of its failure, is to name.
-            failure: the reason for which the batch stays pending; None if all its jobs have succeeded.
-            delays: of the batch; None if it had no jobs, or has failed.
+            batch: the batch.
+            outcome: without the reports of the inputs. They are asked here.
 
         Returns:
             The result. An error is returned as its `trouble`, and not raised: without a record a restart runs the batch again.
         """
-        if failure is not None:
-            return self._fail(batch, at_ms, states or {}, failure)
-        return self._complete(batch, at_ms, states or {}, delays)
-
-    def _fail(self, batch: Batch, at_ms: int, states: States, failure: Failure) -> BatchEnd:
-        """Record a failure with its states. The batch stays pending in the log, also if the store refuses the record."""
-        trouble = None
-        try:
-            if failure.is_recorded:
-                self._states.named(self._log.fail(batch.time, batch.plan.epoch, at_ms, failure.reason, states))
-        except Exception as e:
-            trouble = f"could not note that batch {batch.time} failed: a restart runs it again", e
-        self._pending(batch)
-        return BatchEnd(trouble=trouble)
-
-    def _complete(self, batch: Batch, at_ms: int, states: States, delays: BatchDelays | None) -> BatchEnd:
-        """Store the completion of a batch. If that fails for now, keep it for `retry`; the batch stays pending until then."""
-        time, success = batch.time, _Success(batch, at_ms, states, delays)
-        try:
-            completion = self._completion(success)
-        except Exception as e:
-            self._pending(batch)  # before `_keep`: a retry on another thread marks the batch as succeeded, and that must come last
-            self._keep(success)
+        time = batch.time
+        outcome, error = self._ask(time, outcome)
+        if error is not None:
+            self._lifecycle.not_known(time, outcome)
             return BatchEnd(
-                trouble=(f"the outcome of batch {time} is not known: the next batch asks again; a restart before that runs it again", e)
+                trouble=(f"the outcome of batch {time} is not known: the next batch asks again; a restart before that runs it again", error)
             )
         try:
-            self._write(completion)
+            self._write(batch, outcome)
         except StorageError as e:
-            self._pending(batch)
-            self._keep(success)
+            self._lifecycle.refuse(time, outcome)
             message = f"could not note the end of batch {time}: the next batch tries it again; a restart before that runs the batch again"
             if self._waits and e.outage:
                 logger.warning("%s: %s", message, e)
                 return BatchEnd()
             return BatchEnd(trouble=(message, e))
         except Exception as e:  # for example CorruptRecordError: a retry would fail as well
-            self._pending(batch)
-            self._leave(time)
+            self._lifecycle.leave(time)
             return BatchEnd(trouble=(f"could not note the end of batch {time}: a restart runs the batch again", e))
-        return BatchEnd(completion)
+        return BatchEnd(CompletedBatch(time, outcome))
 
-    def _completion(self, success: _Success) -> Completion:
-        """Return the completion of a batch. Ask the inputs that have not reported on it; an error of an input is raised, and counted."""
+    def _ask(self, time: Time, outcome: BatchOutcome) -> tuple[BatchOutcome, Exception | None]:
+        """Ask the inputs that have not reported on a batch. Return the outcome with all reports, and the error of an input that failed.
+
+        An input that has reported is not asked again: it may give a loss only once.
+        """
+        reports, error = dict(outcome.inputs), None
         try:
             for stream in self._inputs():
-                if stream.id not in success.outcomes:
-                    success.outcomes[stream.id] = stream.outcome_of(success.batch.time)
-        except Exception:
-            success.tries += 1
-            raise
-        known = {number: outcome for number, outcome in success.outcomes.items() if outcome is not None}
-        return Completion(success.batch, success.at_ms, known, success.states, success.delays)
+                if stream.id not in reports:
+                    reports[stream.id] = stream.outcome_of(time) or InputOutcome()
+        except Exception as e:
+            error = e
+        return replace(outcome, inputs=reports), error
 
-    def wait_for_retry(self, batch: Batch) -> None:
-        """Mark a batch as failed in this try and waiting for the next one. Any thread."""
-        batch.become(BatchState.FAILED)
-        self._unfinished.waits(batch.time, between_tries=True)
+    def _write(self, batch: Batch, outcome: BatchOutcome) -> None:
+        """Store a completion. When it is durable, the batch has ended and its states are named. Blocks; the log's error is raised."""
+        self._states.named(self._log.complete(batch.time, batch.plan.epoch, outcome))
+        self._lifecycle.complete(batch.time)
 
-    def _pending(self, batch: Batch) -> None:
-        """Mark a batch as failed. It stays unfinished."""
-        batch.become(BatchState.FAILED)
-        self._unfinished.ended(batch.time, succeeded=False)
-
-    def retry(self) -> list[Completion]:
+    def retry(self) -> list[CompletedBatch]:
         """Store the kept completions. Blocks on the store; without a kept completion there is no request.
 
         A StorageError ends this retry and is not raised; the completions that are left are kept. A batch whose outcome stays unknown is
         left to a restart after some tries.
 
         Returns:
-            The completions that are durable now.
+            The batches whose completions are durable now.
 
         Raises:
             FencedError: another driver has taken over. It runs these batches again, so nothing is written.
         """
-        written: list[Completion] = []
+        kept = self._lifecycle.kept()
+        written: list[CompletedBatch] = []
+        if not kept:
+            return written
         ended: list[Time] = []
         try:
-            count = self._count()
-            if not count:
-                return written
             self._log.probe()
-            for _ in range(count):
-                self._try_again(written, ended)
+            for batch, outcome in kept:
+                self._try_again(batch, outcome, written, ended)
         except StorageError as e:  # the store is still down: one request is enough; the next retry begins with another completion
             logger.info("completions of batches still cannot be stored, the next batch tries again: %s", e)
         for time in ended:
             self._on_end(time)
         return written
 
-    def _try_again(self, written: list[Completion], ended: list[Time]) -> None:
-        """Store the oldest kept completion. After a StorageError, which is raised, it is kept.
+    def _try_again(self, batch: Batch, outcome: BatchOutcome, written: list[CompletedBatch], ended: list[Time]) -> None:
+        """Store a kept completion. After a StorageError, which is raised, it is kept.
 
         Args:
-            written: gets the completion if it is durable now.
+            batch: the batch.
+            outcome: what is known of its outcome.
+            written: gets the batch if its completion is durable now.
             ended: gets the batch if it has ended: its completion is durable, or it is left to a restart.
         """
-        success = self._next()
-        time = success.batch.time
-        try:
-            completion = self._completion(success)
-        except Exception as e:
-            if success.tries < OUTCOME_TRIES:
-                self._keep(success)
-                logger.info("the outcome of batch %s is still not known, the next batch asks again: %s", time, e)
+        time = batch.time
+        outcome, error = self._ask(time, outcome)
+        if error is not None:
+            tries = self._lifecycle.not_known(time, outcome)
+            if tries < OUTCOME_TRIES:
+                logger.info("the outcome of batch %s is still not known, the next batch asks again: %s", time, error)
                 return
-            logger.error("batch %s: its outcome is not known after %d tries, so a restart runs it again: %s", time, success.tries, e)
-            self._leave(time)
+            logger.error("batch %s: its outcome is not known after %d tries, so a restart runs it again: %s", time, tries, error)
+            self._lifecycle.leave(time)
             ended.append(time)
             return
         try:
-            self._write(completion)
+            self._write(batch, outcome)
         except StorageError:
-            self._keep(success)
+            self._lifecycle.refuse(time, outcome)
             raise
         except Exception as e:  # for example CorruptRecordError: a retry would fail as well
             logger.error("batch %s: its completion could not be stored, so a restart runs it again: %s", time, e)
-            self._leave(time)
+            self._lifecycle.leave(time)
         else:
             logger.warning("batch %s: its completion is now stored, after a delay: no restart runs it again", time)
-            written.append(completion)
+            written.append(CompletedBatch(time, outcome))
         ended.append(time)
 
-    def _count(self) -> int:
-        """Return the number of kept completions."""
-        with self._lock:
-            return len(self._kept)
+    # -- failure
 
-    def _next(self) -> _Success:
-        """Remove and return the kept completion that was kept first. There must be one."""
-        with self._lock:
-            return self._kept.popleft()
+    def reports_failure_of(self, time: Time) -> bool:
+        """Return whether a failure of the current try of a batch is reported: if it is the first without a retry left."""
+        return self._lifecycle.failures(time) == self._policy.retries
 
-    def _keep(self, success: _Success) -> None:
-        """Keep what a completion needs for `retry`."""
-        with self._lock:
-            self._kept.append(success)
+    def fail(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None, stopped: bool) -> FailedTry:
+        """End a try that failed. The batch stays pending in the log, also if the store refuses the record. Any thread; blocks on the store.
 
-    def _leave(self, time: Time) -> None:
-        """Leave a batch to a restart. It stays unfinished in the log."""
-        with self._lock:
-            self._left |= {time}
+        While retries are left, nothing is stored. The first failure without a retry left is recorded, with the states that were written
+        nevertheless. The record and the log have the reason without secrets: others may read them.
 
-    def _write(self, completion: Completion) -> None:
-        """Store a completion. When it is durable, mark its batch as ended and its states as named. Blocks; the log's error is raised."""
-        batch, c = completion.batch, completion
-        self._states.named(self._log.complete(batch.time, batch.plan.epoch, c.at_ms, c.outcomes, c.states, c.delays))
-        batch.become(BatchState.ENDED)
-        self._unfinished.ended(batch.time, succeeded=True)
+        Args:
+            batch: the batch.
+            at_ms: when the try ended, in milliseconds since the Unix epoch.
+            reason: the errors, for people.
+            job_set: the jobs of the try; None if they could not be generated.
+            stopped: whether a stop has ended the jobs: that is no failure of the batch.
+        """
+        time, is_first = batch.time, self.reports_failure_of(batch.time)
+        tries = self._lifecycle.failures(time) + 1
+        is_over = stopped or self._policy.is_used_up(tries)
+        if is_over and is_first and not stopped:
+            self._record(batch, at_ms, without_secrets(reason), {} if job_set is None else job_set.states)
+        state_failed = job_set is not None and job_set.state_error is not None
+        # Without a retry left, the states before the batch stay in memory only if later batches wait for it.
+        retry = self._lifecycle.fail(time, state_failed, self._policy.hold or not self._states.has_states, stopped)
+        if not stopped:
+            self._log_failure(batch, tries, retry, reason, job_set, is_first)
+        return FailedTry(is_first or stopped, is_over)
+
+    def _record(self, batch: Batch, at_ms: int, reason: str, states: States) -> None:
+        """Store that a batch has failed. Without the record the batch is pending, too."""
+        try:
+            self._states.named(self._log.fail(batch.time, batch.plan.epoch, at_ms, reason, states))
+        except Exception as e:
+            logger.warning("could not note that batch %s failed: a restart runs it again: %s", batch.time, e)
+
+    def _log_failure(self, batch: Batch, tries: int, retry: Retry, reason: str, job_set: JobSet | None, is_first: bool) -> None:
+        """Log a failed try. `is_first`: it is the first without a retry left; who reports its error logs it, too."""
+        line, delay_s = " ".join(without_secrets(reason).split()), self._policy.delay_ms(tries) / 1000
+        if retry is Retry.BACK_OFF:
+            text = "batch %s failed, try %d of %d; the driver tries it again in %g s: %s"
+            logger.warning(text, batch.time, tries, self._policy.retries + 1, delay_s, line)
+        elif not is_first:
+            logger.warning("batch %s failed again, try %d; the driver tries it again in %g s: %s", batch.time, tries, delay_s, line)
+        if retry is Retry.EXHAUSTED:
+            logger.warning("batch %s has no retry left: the next start runs it again", batch.time)
+        for error in () if job_set is None or is_first else job_set.errors:
+            logger.debug("batch %s, the whole error:", batch.time, exc_info=error)
+
+
+def reason_of(job_set: JobSet) -> str:
+    """Return the errors of the jobs that failed, for people."""
+    return "; ".join(with_record(e) if is_of_a_task(e) else str(e) for e in job_set.errors)

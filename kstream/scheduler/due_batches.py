@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from kstream.batch_time import Time, listed
 from kstream.clock import SettableClock
 from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.batch_submitter import BatchSubmitter
 from kstream.scheduler.job_scheduler import SchedulerParts
 from kstream.scheduler.missed_batches import MissedBatches, overdue
 from kstream.scheduler.planning_outage import PlanningOutage
@@ -22,15 +23,18 @@ class DueBatches:
     sets `plans_missed`.
     """
 
-    def __init__(self, parts: SchedulerParts, planner: BatchPlanner, outage: PlanningOutage) -> None:
+    def __init__(self, parts: SchedulerParts, planner: BatchPlanner, submitter: BatchSubmitter, outage: PlanningOutage) -> None:
         """
         Args:
             parts: those of the JobGenerator.
             planner: plans the batches.
+            submitter: submits those that wait.
             outage: how long the driver waits for brokers or a store that are away.
         """
         self._parts = parts
         self._planner = planner
+        self._submitter = submitter
+        self._lifecycle = parts.lifecycle
         self._outage = outage
         self._interval = parts.graph.batch_duration
         self._missed: MissedBatches | None = None
@@ -51,9 +55,9 @@ class DueBatches:
             now_ms: reads the clock of the batch times, in milliseconds since the Unix epoch.
         """
         # Batches may wait for a completion that the store refused.
-        if self._planner.has_held or self._missed is not None or self._planner.exhausted:
-            self._planner.retry_completions()
-        self._planner.submit_held()
+        if self._lifecycle.num_held or self._missed is not None or self._planner.exhausted:
+            self._submitter.retry_completions()
+        self._submitter.submit_held()
         if self._missed is not None:
             self._wait_behind_missed(self._missed, time, now_ms)
         elif time >= self._until:  # else it was left out, or is planned already
@@ -61,7 +65,7 @@ class DueBatches:
 
     def _plan_at_its_time(self, time: Time, now_ms: Callable[[], int]) -> None:
         """Plan the batch of a tick, unless it is one of many overdue ticks."""
-        if self._planner.is_fenced or self._planner.is_full(time):
+        if self._submitter.is_fenced or self._planner.is_full(time):
             self._outage.passed_over()
             return
         self._missed = self._overdue(time, now_ms)
@@ -140,12 +144,12 @@ class DueBatches:
 
         While the first batch with records runs, the next one would get none: nothing is measured yet.
         """
-        missed, unfinished = self._missed, self._parts.unfinished
-        if missed is None or self._planner.is_fenced or not self.plans_missed:
+        missed = self._missed
+        if missed is None or self._submitter.is_fenced or not self.plans_missed:
             return False
-        if not missed.are_due(self._planner.to_come, unfinished.open, self._parts.clock.monotonic_ms()):
+        if not missed.are_due(self._lifecycle.to_come, self._lifecycle.open, self._parts.clock.monotonic_ms()):
             return False
-        in_line = unfinished.num_in_line()
+        in_line = self._lifecycle.num_in_line()
         return in_line == 0 or (in_line <= self._parts.concurrent_jobs and not any(stream.is_measuring for stream in self._planner.inputs))
 
     def _next_missed(self) -> Time | None:

@@ -24,7 +24,7 @@ class EmptyBatches:
     Missed batches are planned to work off a backlog. The first plan that is empty shows that there is none: the catching-up inputs have no
     data left. So the missed batches after it are left out, except those for which an input has data of their own, and the last one.
 
-    Threads: as BatchPlanner.
+    Threads: as BatchPlanner and BatchSubmitter.
 
     Args:
         enabled: the setting.
@@ -32,25 +32,27 @@ class EmptyBatches:
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
+        self._inputs: Sequence[int] = ()
         self._for_backlog: frozenset[Time] = frozenset()
         """Missed batches that are planned only for data that an input catches up on."""
         self._left_out: frozenset[Time] = frozenset()
 
-    def begin(self, streams: Iterable[DStreamNode]) -> None:
-        """Take the streams on which outputs depend. Skip nothing if one of them needs every batch, and log a warning."""
+    def begin(self, streams: Iterable[DStreamNode], inputs: Sequence[int]) -> None:
+        """Take the streams on which outputs depend. Skip nothing if one of them needs every batch, and log a warning.
+
+        Args:
+            streams: the streams.
+            inputs: the ids of the inputs among them.
+        """
+        self._inputs = inputs
         needing = streams_of_every_batch(streams) if self._enabled else []
         if needing:
             self._enabled = False
             logger.warning("%s has no effect: %s needs also the batches without data", KEY, ", ".join(map(repr, needing)))
 
-    def is_skipped(self, ids: Iterable[int], inputs: Mapping[int, PlannedInput]) -> bool:
-        """Return whether a batch runs without the user's functions.
-
-        Args:
-            ids: the inputs on which outputs depend.
-            inputs: the plans of the batch, by input.
-        """
-        return self._enabled and all(number in inputs and inputs[number].is_empty for number in ids)
+    def is_skipped(self, inputs: Mapping[int, PlannedInput]) -> bool:
+        """Return whether a batch with these plans, by input, runs without the user's functions."""
+        return self._enabled and all(number in inputs and inputs[number].is_empty for number in self._inputs)
 
     def missed(self, times: Sequence[Time], busy: Sequence[Collection[Time] | None]) -> list[Time]:
         """Return the missed batches to plan.
@@ -67,9 +69,9 @@ class EmptyBatches:
         self._for_backlog = frozenset(times) - needed
         return list(times)
 
-    def planned(self, time: Time, ids: Iterable[int], inputs: Mapping[int, PlannedInput]) -> None:
+    def planned(self, time: Time, inputs: Mapping[int, PlannedInput]) -> None:
         """Note a new plan, which is durable. If it is empty, leave out the missed batches that were meant for a backlog."""
-        if self._for_backlog and self.is_skipped(ids, inputs):
+        if self._for_backlog and self.is_skipped(inputs):
             self._left_out, self._for_backlog = frozenset(t for t in self._for_backlog if t > time), frozenset()
             if self._left_out:
                 logger.info("%d missed batches after %s are left out: the inputs have no more data", len(self._left_out), time)

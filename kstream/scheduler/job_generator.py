@@ -8,7 +8,7 @@ All decisions about batches are made on the one event thread of the JobGenerator
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -22,8 +22,9 @@ from kstream.dstream.ports import InputServices
 from kstream.errors import FencedError, in_a_line
 from kstream.loop import Alarm, Event, EventLoop, RecurringTimer, Thread
 from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.batch_submitter import BatchSubmitter
 from kstream.scheduler.due_batches import DueBatches
-from kstream.scheduler.failed_batches import FailedTry
+from kstream.scheduler.empty_batches import EmptyBatches
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 from kstream.scheduler.planning_outage import PlanningOutage
 from kstream.scheduler.restart import Restart, Resume
@@ -59,6 +60,11 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
+class TryFailed:
+    """A try of a batch has failed, and the batch is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
 class RetryDue:
     """The back-off of a failed batch is over, or a graceful stop waits: do again what failed and is due."""
 
@@ -67,10 +73,10 @@ class RetryDue:
 class StateLost:
     """A try of a batch found blocks or files of a state gone: generate the batch again."""
 
-    lost: FailedTry
+    time: Time
 
 
-JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume | FailedTry | RetryDue | StateLost
+JobGeneratorEvent: TypeAlias = GenerateJobs | ClearMetadata | Drained | Resume | TryFailed | RetryDue | StateLost
 
 
 # -- the generator
@@ -123,11 +129,13 @@ class JobGenerator:
         self._callbacks = callbacks
         self._interval = parts.graph.batch_duration
         self._scheduler = scheduler
-        self._unfinished = parts.unfinished
+        self._lifecycle = parts.lifecycle
         self._clock = RisingClock(parts.clock)
         outage = PlanningOutage(parts.unreachable_timeout_ms, parts.clock.monotonic_ms)
-        self._planner = BatchPlanner(parts, scheduler, callbacks.on_fenced, outage)
-        self._due = DueBatches(parts, self._planner, outage)
+        empty = EmptyBatches(parts.skip_empty_batches)
+        self._submitter = BatchSubmitter(parts, scheduler, empty, outage, callbacks.on_fenced)
+        self._planner = BatchPlanner(parts, scheduler, self._submitter, empty, outage)
+        self._due = DueBatches(parts, self._planner, self._submitter, outage)
         self._told_exhausted = False
         self._clean_up_to = Time(0)
         self._timer = self._make_timer()
@@ -141,8 +149,8 @@ class JobGenerator:
             parts.runtime,
         )
         self._alarm = Alarm(parts.clock, lambda: self._loop.post(RetryDue()), "JobGenerator-retry", parts.runtime)
-        self._restart = Restart(parts, self._planner, self._due, scheduler, services, max_batch_failures)
-        self._graceful_stop = GracefulStop(parts, self._planner, scheduler, self._loop.post)
+        self._restart = Restart(parts, self._planner, self._submitter, self._due, scheduler, services, max_batch_failures)
+        self._graceful_stop = GracefulStop(parts, self._submitter, scheduler, self._loop.post)
 
     def _make_timer(self) -> RecurringTimer:
         """Make the batch timer on `self._clock`. Each tick posts GenerateJobs."""
@@ -263,9 +271,9 @@ class JobGenerator:
             self._alarm.stop,
             self._loop.stop,
             partial(self._cleaner.stop, drain=True),
-            self._planner.retry_completions if graceful else None,
+            self._submitter.retry_completions if graceful else None,
             # The event about the end of the last batch may have been dropped with the queue.
-            lambda: self._planner.tell_unfinished(self._unfinished.all()),
+            lambda: self._planner.tell_unfinished(self._lifecycle.unfinished()),
             self._planner.stop_inputs,
         )
         return in_time
@@ -285,19 +293,19 @@ class JobGenerator:
     @property
     def is_fenced(self) -> bool:
         """Whether this driver has found that another one has taken over. Any thread."""
-        return self._planner.is_fenced
+        return self._submitter.is_fenced
 
     def is_own_thread(self) -> bool:
         """Return whether the caller runs on the event thread, as the user's functions of `transform` do."""
         return self._loop.is_own_thread()
 
-    def on_failed_try(self, failed: FailedTry) -> None:
-        """Post that a try of a batch has failed. Any thread; returns at once."""
-        self._loop.post(failed)
+    def on_failed_try(self) -> None:
+        """Post that a try of a batch has failed, and that the batch is tried again. Any thread; returns at once."""
+        self._loop.post(TryFailed())
 
-    def on_lost(self, lost: FailedTry) -> None:
+    def on_lost(self, time: Time) -> None:
         """Post that a try of a batch found blocks or files of a state gone. Any thread; returns at once."""
-        self._loop.post(StateLost(lost))
+        self._loop.post(StateLost(time))
 
     def on_batch_end(self, time: Time) -> None:
         """Post that a batch has ended, in success or failure. Any thread; returns at once."""
@@ -316,41 +324,41 @@ class JobGenerator:
                 reached.set()
             case Resume():
                 self._restart.resume(event)
-            case FailedTry():
-                self._set_alarm(self._planner.add_failed(event))
+            case TryFailed():
+                self._submitter.submit_held()
                 self._due.plan_missed()
-            case StateLost(lost):
-                self._set_alarm(self._planner.repair(lost))
+            case StateLost(time):
+                self._submitter.repair(time)
             case RetryDue():
-                self._set_alarm(self._planner.try_failed())
+                self._submitter.try_again()
+        self._set_alarm()
 
-    def _set_alarm(self, due_ms: int | None) -> None:
-        """Make the alarm post RetryDue at a time of the monotonic clock; None for no time."""
-        if due_ms is not None:
+    def _set_alarm(self) -> None:
+        """Make the alarm post RetryDue when the next try of a failed batch is due. A fenced driver tries nothing again."""
+        due_ms = self._lifecycle.next_due_ms()
+        if due_ms is not None and not self._submitter.is_fenced:
             self._alarm.set(due_ms)
 
     def _batch_ended(self) -> None:
         """Pass the unfinished batches to the inputs, and clean up. At the end of a bounded run, stop the timer and call `on_exhausted`."""
-        open_batches = self._unfinished.open()  # first: a batch that ends meanwhile must not look like one that has failed
-        unfinished = self._unfinished.all()  # one copy for all that follows: an outage may leave many
         run_each(
-            lambda: self._planner.tell_unfinished(unfinished),
-            lambda: self._clear_metadata(unfinished),
-            lambda: self._set_alarm(self._planner.note_ends(unfinished, open_batches)),
+            lambda: self._planner.tell_unfinished(self._lifecycle.unfinished()),
+            self._clear_metadata,
+            self._submitter.submit_held,
             self._due.plan_missed,
             self._end_of_a_bounded_run,
         )
 
     def _end_of_a_bounded_run(self) -> None:
         """Stop the timer and call `on_exhausted`, once, if the inputs are exhausted and every batch has ended."""
-        if self._planner.exhausted and not self._unfinished.open() and not self._told_exhausted:
+        if self._planner.exhausted and not self._lifecycle.open() and not self._told_exhausted:
             self._told_exhausted = True
             self._timer.stop(interrupt=True)
             self._callbacks.on_exhausted()
 
-    def _clear_metadata(self, unfinished: Set[Time]) -> None:
+    def _clear_metadata(self) -> None:
         """Forget what no batch needs any more, and post its deletion from the checkpoint to the cleaner's thread."""
-        up_to = self._planner.clear_metadata(unfinished)
+        up_to = self._submitter.clear_metadata()
         if up_to is not None:
             self._clean_up_to = up_to
             self._cleaner.post(up_to)
@@ -362,7 +370,7 @@ class JobGenerator:
         crash_point.reach(crash_point.CLEANING)
         if up_to < self._clean_up_to:  # a newer clean-up request is queued and deletes this, too: a cleaner that is late catches up
             return
-        unfinished = self._unfinished.all()
+        unfinished = self._lifecycle.unfinished()
         needed = self._parts.states.clean(up_to, unfinished)
         required = required_batches(unfinished, up_to, self._parts.graph.longest_remember(), needed)
         self._callbacks.before_clean(required)
@@ -376,17 +384,17 @@ class GracefulStop:
     """Plans the received data and waits for the batches, on the thread that stops. The timer has ended, so this class posts the ticks."""
 
     def __init__(
-        self, parts: SchedulerParts, planner: BatchPlanner, scheduler: JobScheduler, post: Callable[[JobGeneratorEvent], None]
+        self, parts: SchedulerParts, submitter: BatchSubmitter, scheduler: JobScheduler, post: Callable[[JobGeneratorEvent], None]
     ) -> None:
         """
         Args:
             parts, scheduler: those of the JobGenerator.
-            planner: has `is_fenced` of this driver.
+            submitter: has `is_fenced` of this driver.
             post: posts an event to the JobGenerator's thread.
         """
         self._parts = parts
         self._scheduler = scheduler
-        self._planner = planner
+        self._submitter = submitter
         self._post = post
         self._cut = parts.runtime.event()
 
@@ -409,13 +417,18 @@ class GracefulStop:
             Whether all is done. False if `timeout` passed first, after `cut_short`, if queued jobs never start, or if another driver has
             taken over.
         """
-        runtime, unfinished, scheduler = self._parts.runtime, self._parts.unfinished, self._scheduler
+        runtime, lifecycle, scheduler = self._parts.runtime, self._parts.lifecycle, self._scheduler
         interval = self._parts.graph.batch_duration
         drained, soon, told = self._drained(), PATIENCE_INTERVALS * interval.seconds, False
         begin = ticked = looked = runtime.monotonic()
-        while not (drained.wait(_LOOK_S) and not waiting() and unfinished.wait_none_open(_LOOK_S)):
+        while not (drained.wait(_LOOK_S) and not waiting() and lifecycle.wait_none_open(_LOOK_S)):
             now = runtime.monotonic()
-            if self._planner.is_fenced or self._cut.is_set() or now - begin >= timeout or (now - begin >= soon and scheduler.refuses_jobs):
+            if (
+                self._submitter.is_fenced
+                or self._cut.is_set()
+                or now - begin >= timeout
+                or (now - begin >= soon and scheduler.refuses_jobs)
+            ):
                 return False
             stuck = drained.is_set() and waiting()
             if now - looked >= interval.seconds:  # no tick does it any more
@@ -428,10 +441,10 @@ class GracefulStop:
                 self._post(GenerateJobs(Time(last)))
                 drained = self._drained()
             if now - begin >= soon and not told:
-                left = listed(sorted(unfinished.open()))
+                left = listed(sorted(lifecycle.open()))
                 logger.warning("graceful stop: after %g s batches %s have not ended; it waits for up to %g s", soon, left, timeout)
                 told = True
-        return not self._planner.is_fenced
+        return not self._submitter.is_fenced
 
     def _drained(self) -> Event:
         """Return an event that is set once the JobGenerator has handled everything posted so far."""

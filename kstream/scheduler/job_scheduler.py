@@ -1,23 +1,23 @@
-"""JobScheduler: runs the jobs of submitted batches on a fixed pool of threads, and records how the batches end."""
+"""JobScheduler: runs the jobs of submitted batches on a fixed pool of threads, and ends the batches."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
 from kstream import crash_point
-from kstream.batch import Batch, BatchInfo, BatchState, Job, JobSet
+from kstream.batch import Batch, BatchInfo, BatchOutcome, Job, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
 from kstream.dstream import DStreamGraph
-from kstream.errors import ConfigurationError, FencedError, JvmLostError, add_note, in_a_line, is_of_a_task, with_record
+from kstream.errors import ConfigurationError, FencedError, JvmLostError, add_note, in_a_line
 from kstream.listener import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
@@ -28,12 +28,11 @@ from kstream.listener import (
     StreamingListenerOutputOperationStarted,
 )
 from kstream.loop import EventLoop, Runtime, WorkerPool
-from kstream.scheduler.completions import Completion, Completions, Failure, UnfinishedBatches
-from kstream.scheduler.failed_batches import FailedTry
+from kstream.scheduler.batch_lifecycle import BatchLifecycle
+from kstream.scheduler.completions import CompletedBatch, Completions, reason_of
 from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.scheduler.state_checkpointer import StateCheckpointer, is_lost_state, state_lost
-from kstream.secret import without_secrets
 
 logger = logging.getLogger(__name__)
 MOST_REPAIRS = 3
@@ -69,7 +68,7 @@ class SchedulerParts:
     log: BatchLog
     environment: JobEnvironment
     states: StateCheckpointer
-    unfinished: UnfinishedBatches
+    lifecycle: BatchLifecycle
     lags: InputLags
     runtime: Runtime
     retry: RetryPolicy
@@ -105,23 +104,6 @@ class ErrorReported:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class TryEnd:
-    """What follows from the end of a try of a batch.
-
-    Attributes:
-        is_end: whether listeners hear of the end of the batch.
-        is_over: whether the batch has ended, in success or failure.
-        failed: the try, if it has failed.
-        lost: the try, if the batch is generated again, because blocks or files of a state are gone.
-    """
-
-    is_end: bool
-    is_over: bool = False
-    failed: FailedTry | None = None
-    lost: FailedTry | None = None
-
-
 JobSchedulerEvent: TypeAlias = JobStarted | JobCompleted | ErrorReported
 
 
@@ -143,8 +125,8 @@ class JobScheduler:
             that uses up its retries.
         on_batch_end: on_batch_end(time) is called when a batch has ended, in success or failure, by the thread that ended it. Must return
             at once.
-        on_failed_try: on_failed_try(failed) is called after each failed try of a batch, unless a stop ended it. Must return at once.
-        on_lost: on_lost(failed) is called in place of that if the batch is to be generated again, because blocks or files of a state are
+        on_failed_try: called in place of that after a failed try of a batch that is tried again. Must return at once.
+        on_lost: on_lost(time) is called in place of both if the batch is to be generated again, because blocks or files of a state are
             gone. Must return at once.
         on_measured: on_measured(info) is called when a batch that was submitted has ended, before `on_batch_end`. So the next plan knows
             how fast the job was. Must return at once.
@@ -156,8 +138,8 @@ class JobScheduler:
         bus: StreamingListenerBus,
         on_error: Callable[[str, BaseException], None],
         on_batch_end: Callable[[Time], None],
-        on_failed_try: Callable[[FailedTry], None],
-        on_lost: Callable[[FailedTry], None],
+        on_failed_try: Callable[[], None],
+        on_lost: Callable[[Time], None],
         on_measured: Callable[[BatchInfo], None],
     ) -> None:
         self._clock = parts.clock
@@ -166,21 +148,18 @@ class JobScheduler:
         self._environment = parts.environment
         self._bus = bus
         waits = parts.unreachable_timeout_ms > 0
-        self.completions = Completions(parts.log, parts.states, parts.unfinished, parts.graph.active_inputs, on_batch_end, waits)
-        self._unfinished = parts.unfinished
-        self._retry = parts.retry
+        self._lifecycle = parts.lifecycle
+        self.completions = Completions(
+            parts.log, parts.states, parts.lifecycle, parts.graph.active_inputs, parts.retry, on_batch_end, waits
+        )
         self._on_error = on_error
         self._on_batch_end = on_batch_end
         self._on_failed_try = on_failed_try
         self._on_lost = on_lost
         self._on_measured = on_measured
         self._max_wait = parts.graph.batch_duration.milliseconds
-        self._submitted: dict[Time, tuple[Batch, JobSet]] = {}
-        self._to_repair: set[Time] = set()
-        """The batches that `repair` of the BatchPlanner is to generate again."""
         self._can_repair = True
         """Whether the JobGenerator lives, which repairs batches."""
-        self._lock = threading.Lock()
         self._closed = threading.Event()
         self._cuts_short = False
         self._pool = WorkerPool(parts.concurrent_jobs, "streaming-job-executor", parts.runtime)
@@ -202,45 +181,13 @@ class JobScheduler:
             batch: the batch.
             job_set: its jobs.
             probed_ms: when the probe for a newer epoch began, in milliseconds of the monotonic clock.
-
-        Raises:
-            IllegalStateError: the batch is in a state from which it cannot be submitted.
         """
-        batch.become(BatchState.SUBMITTED)
-        with self._lock:
-            self._submitted[batch.time] = (batch, job_set)
+        self._lifecycle.submitted(batch.time, job_set)
         if job_set.tries == 1:
             self._bus.post(StreamingListenerBatchSubmitted(job_set.to_batch_info()))
         for job in job_set.waiting_jobs():
             self._pool.submit(partial(self._run, batch, job_set, job, probed_ms))
         logger.debug("added jobs for time %s", job_set.time)
-
-    def submitted(self) -> list[Time]:
-        """Return the batches whose jobs are submitted and have not all ended. Any thread."""
-        with self._lock:
-            return list(self._submitted)
-
-    @property
-    def awaits_repair(self) -> bool:
-        """Whether batches wait for a repair. No other one may be generated before: it would be made from what is gone. Any thread."""
-        with self._lock:
-            return bool(self._to_repair)
-
-    def begin_repair(self, batches: Iterable[Time]) -> None:
-        """Note that the JobGenerator's thread is about to submit these batches again."""
-        with self._lock:
-            self._to_repair.difference_update(batches)
-
-    def _withdraw(self) -> list[tuple[Batch, JobSet]]:
-        """Take back the batches of which no job has started, oldest first. Their jobs never run, and they wait for a repair. Any thread."""
-        with self._lock:
-            taken = {time: known for time, known in self._submitted.items() if known[1].withdraw()}
-            for time in taken:
-                del self._submitted[time]
-            self._to_repair.update(taken)
-        for batch, _ in taken.values():
-            batch.become(BatchState.DURABLE)
-        return [taken[time] for time in sorted(taken)]
 
     def report_error(self, message: str, error: BaseException) -> None:
         """Pass an error to `on_error`, on the event thread. Any thread; returns at once."""
@@ -300,14 +247,14 @@ class JobScheduler:
 
         A refused or fenced job does not start and posts no end, so its batch does not end.
         """
-        if self._closed.is_set() or not job_set.begin():
+        if self._closed.is_set() or not self._lifecycle.begin(job_set):
             return
         try:
             if self._clock.monotonic_ms() - probed_ms > self._max_wait:
                 self._log.probe()
         except FencedError as e:
             self.refuse_jobs()
-            batch.become(BatchState.FENCED)
+            self._lifecycle.fence(batch.time)
             self._loop.post(ErrorReported(f"job {job.id} was not started", e))
             return
         except Exception as e:
@@ -361,7 +308,7 @@ class JobScheduler:
             if not _is_lost(job_set):  # else computing the states would fail as the job has
                 job_set.state_error = self._states.compute(job_set.time)
             if self._is_to_repair(batch, job_set):
-                job_set.withdrawn = self._withdraw()
+                self._lifecycle.withdraw(by=batch.time)
             if _is_lost(job_set) or job_set.state_error is not None or not self.reports_failure_of(batch):
                 return
         job_set.states = self._states.save(job_set.time)
@@ -380,11 +327,8 @@ class JobScheduler:
 
     def _handle_start(self, job: Job, at_ms: int) -> None:
         """Note the start of a job, and with the first job that of its batch; post both to listeners."""
-        batch, job_set = self._submitted[job.time]
-        is_first = job_set.handle_start(at_ms)
-        if batch.state is BatchState.SUBMITTED:
-            batch.become(BatchState.RUNNING)
-        if is_first:
+        job_set = self._jobs_of(job.time)
+        if job_set.handle_start(at_ms):
             self._bus.post(StreamingListenerBatchStarted(job_set.to_batch_info()))  # as in Spark, before an output has started
         job.start_ms = at_ms
         self._bus.post(StreamingListenerOutputOperationStarted(job.to_info()))
@@ -392,7 +336,7 @@ class JobScheduler:
     def _handle_completion(self, job: Job, at_ms: int) -> None:
         """Note the end of a job, and end the batch with its last job. Report the job's error."""
         job.end_ms = at_ms
-        batch, job_set = self._submitted[job.time]
+        batch, job_set = self._lifecycle.try_of(job.time).batch, self._jobs_of(job.time)
         reported = job.error is not None and self.reports_failure_of(batch) and not self._is_to_repair(batch, job_set)
         last = job_set.handle_completion(job, at_ms)
         self._bus.post(StreamingListenerOutputOperationCompleted(job.to_info()))
@@ -402,6 +346,12 @@ class JobScheduler:
             logger.info("%s was cut short by the stop: %s", job.id, in_a_line(job.error))
         elif job.error is not None and reported:
             self._on_error(f"Error running job {job.id}", job.error)
+
+    def _jobs_of(self, time: Time) -> JobSet:
+        """Return the jobs of a batch that runs."""
+        job_set = self._lifecycle.try_of(time).job_set
+        assert job_set is not None
+        return job_set
 
     def _is_of_the_stop(self, error: BaseException) -> bool:
         """Return whether a job was cut short by a stop. The end of the JVM is an error also then: it may be the reason of the stop."""
@@ -415,39 +365,30 @@ class JobScheduler:
     def _end(self, batch: Batch, job_set: JobSet, at_ms: int) -> None:
         """End a batch, or a try of it, whose jobs have all ended. Unless it is tried again, listeners hear of it. Blocks on the store.
 
-        The batch counts as submitted until its end is stored: only then may a batch be generated that continues from its state.
+        The batch counts as running until its end is stored: only then may a batch be generated that continues from its state.
         """
-        completion, ended = None, TryEnd(is_end=False)
-        try:
-            if self._is_to_repair(batch, job_set):
-                ended = TryEnd(is_end=False, lost=FailedTry(batch, job_set))
-            elif job_set.errors:
-                reason = "; ".join(with_record(e) if is_of_a_task(e) else str(e) for e in job_set.errors)
-                ended = self._end_failed(batch, at_ms, reason, job_set)
-            else:
-                ended = TryEnd(is_end=True, is_over=True)
-                completion = self._complete(batch, job_set, at_ms)
-                if completion is not None:
-                    job_set.note_outcomes(completion.outcomes)
-            if ended.is_end:
-                self.tell_ended(job_set)
-            if completion is not None:
-                self.tell_lost(completion)
-        finally:
-            with self._lock:
-                del self._submitted[batch.time]
-                if ended.lost is not None:
-                    self._to_repair.add(batch.time)
-            self._notify(batch, ended)
+        if self._is_to_repair(batch, job_set):
+            self._lifecycle.lose(batch.time)
+            self._on_lost(batch.time)
+        elif job_set.errors:
+            self.fail(batch, at_ms, reason_of(job_set), job_set)
+        else:
+            self._end_completed(batch, job_set, at_ms)
 
-    def _notify(self, batch: Batch, ended: TryEnd) -> None:
-        """Call the callbacks that follow from the end of a try."""
-        if ended.is_over:
+    def _end_completed(self, batch: Batch, job_set: JobSet, at_ms: int) -> None:
+        """End a batch whose jobs have all succeeded, and tell listeners. Blocks on the store."""
+        failures = self._lifecycle.failures(batch.time)
+        try:
+            completed = self._complete(batch, BatchOutcome(at_ms, states=job_set.states, delays=job_set.delays))
+            if completed is not None:
+                job_set.note_outcomes(completed.outcome.inputs)
+                if failures:
+                    logger.warning("batch %s has succeeded after %d failed tries", batch.time, failures)
+            self.tell_ended(job_set)
+            if completed is not None:
+                self.tell_lost(completed)
+        finally:
             self._on_batch_end(batch.time)
-        if ended.failed is not None:
-            self._on_failed_try(ended.failed)
-        if ended.lost is not None:
-            self._on_lost(ended.lost)
 
     def tell_ended(self, job_set: JobSet) -> None:
         """Call `on_measured`, and post the end of a batch to listeners. Any thread.
@@ -467,88 +408,47 @@ class JobScheduler:
             batch: the batch. Its plan is durable.
             at_ms: the time now, in milliseconds since the Unix epoch.
         """
-        ended = self.completions.end(batch, at_ms, self._states.unnamed())
-        if ended.trouble is not None:
-            self.report_error(*ended.trouble)
-        if ended.completion is not None:
-            self.tell_lost(ended.completion)
+        completed = self._complete(batch, BatchOutcome(at_ms, states=self._states.unnamed()))
+        if completed is not None:
+            self.tell_lost(completed)
         self._on_batch_end(batch.time)
 
-    def _complete(self, batch: Batch, job_set: JobSet, at_ms: int) -> Completion | None:
-        """Store the completion of a batch whose jobs have all succeeded. Return it if it is durable. Blocks on the store."""
-        ended = self.completions.end(batch, at_ms, job_set.states, delays=job_set.delays)
+    def _complete(self, batch: Batch, outcome: BatchOutcome) -> CompletedBatch | None:
+        """Store the completion of a batch. Return the batch if it is durable; else report why not."""
+        ended = self.completions.complete(batch, outcome)
         if ended.trouble is not None:
-            self._on_error(*ended.trouble)
-        if batch.failures and ended.completion is not None:
-            logger.warning("batch %s has succeeded after %d failed tries", batch.time, batch.failures)
-        return ended.completion
+            self.report_error(*ended.trouble)
+        return ended.completed
 
     # -- failures; the event thread, or the JobGenerator's thread for a batch that was not submitted
 
     def reports_failure_of(self, batch: Batch) -> bool:
         """Return whether a failure of the try that a batch is in goes to `on_error`: the first without retries left, or one at a stop."""
-        return self._closed.is_set() or batch.failures == self._retry.retries
+        return self._closed.is_set() or self.completions.reports_failure_of(batch.time)
 
-    def fail(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None = None) -> bool:
-        """End a try of a batch that failed, and call `on_failed_try`. Blocks on the store.
+    def fail(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None) -> None:
+        """End a try of a batch that failed; see `Completions.fail`. Blocks on the store.
 
-        While retries are left, the batch waits and nothing is stored. The first failure without retries left is recorded.
-
-        Args:
-            batch: the batch.
-            at_ms: when the try ended, in milliseconds since the Unix epoch.
-            reason: the errors, for people.
-            job_set: the jobs of the try; None if they could not be generated.
-
-        Returns:
-            Whether this is the end of the batch for listeners: its failure is recorded, or a stop ended it.
+        At the end of the batch listeners hear of it, if they have heard of it before, in a try that was submitted.
         """
-        ended = self._end_failed(batch, at_ms, reason, job_set)
-        self._notify(batch, ended)
-        return ended.is_end
-
-    def _end_failed(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None) -> TryEnd:
-        """End a try as `fail`, without the callbacks. The record and the log have the reason without secrets: others may read them."""
-        reason = without_secrets(reason)
-        line = " ".join(reason.split())
-        if self._closed.is_set():
-            self.completions.end(batch, at_ms, failure=Failure(reason, is_recorded=False))
-            return TryEnd(is_end=True, is_over=True)
-        is_end = self.reports_failure_of(batch)
-        tries, delay_s = batch.failures + 1, self._retry.delay_ms(batch.failures + 1) / 1000
-        is_over = self._retry.is_used_up(tries)
-        if is_over:
-            states = None if job_set is None else job_set.states
-            ended = self.completions.end(batch, at_ms, states, Failure(reason, is_recorded=is_end))
-            if ended.trouble is not None:  # the batch is pending also without the record
-                logger.warning("%s: %s", *ended.trouble)
-            if not is_end:
-                logger.warning("batch %s failed again, try %d; the driver tries it again in %g s: %s", batch.time, tries, delay_s, line)
+        failed = self.completions.fail(batch, at_ms, reason, job_set, self._closed.is_set())
+        if failed.is_end and job_set is not None:
+            self.tell_ended(job_set)
+        if failed.is_over:
+            self._on_batch_end(batch.time)
         else:
-            self.completions.wait_for_retry(batch)
-            logger.warning(
-                "batch %s failed, try %d of %d; the driver tries it again in %g s: %s",
-                batch.time,
-                tries,
-                self._retry.retries + 1,
-                delay_s,
-                line,
-            )
-        if not is_end:  # else who reports the error logs it
-            for error in () if job_set is None else job_set.errors:
-                logger.debug("batch %s, the whole error:", batch.time, exc_info=error)
-        return TryEnd(is_end, is_over, FailedTry(batch, job_set))
+            self._on_failed_try()
 
     # -- losses
 
-    def tell_lost(self, completion: Completion) -> None:
+    def tell_lost(self, completed: CompletedBatch) -> None:
         """Post the data losses of a batch whose completion is durable to listeners, for inputs that report them. Any thread."""
-        lost = {stream: outcome.lost for stream, outcome in completion.outcomes.items() if outcome.report and outcome.lost}
+        lost = {stream: outcome.lost for stream, outcome in completed.outcome.inputs.items() if outcome.report and outcome.lost}
         if lost:
-            self._bus.post(StreamingListenerDataLost(completion.time, lost))
+            self._bus.post(StreamingListenerDataLost(completed.time, lost))
 
     def __repr__(self) -> str:
-        return f"<JobScheduler {len(self._submitted)} batches in hand>"
+        return f"<JobScheduler {len(self._lifecycle.in_hand())} batches in hand>"
 
 
 def _is_lost(job_set: JobSet) -> bool:

@@ -35,6 +35,8 @@ class PlanningOutage:
         self._unplanned = 0
         self._has_failed = False
         """Whether an error came since the last tick that was passed over."""
+        self._is_start_held_up = False
+        """Whether the store was away when the last batch was to start."""
 
     def waits(self, time: Time, error: Exception, planned: bool = False) -> bool:
         """Return whether the driver goes on waiting after an error of planning. Log the outage, at most once a minute.
@@ -55,6 +57,7 @@ class PlanningOutage:
         self._unplanned += not planned
         if now - self._began_ms >= self._timeout_ms:
             return False
+        self._is_start_held_up = self._is_start_held_up or planned
         if now - self._reminded_ms >= REMINDER_MS:
             self._reminded_ms = now
             left = (self._timeout_ms - (now - self._began_ms)) / 1000
@@ -93,9 +96,13 @@ class PlanningOutage:
             self._began_ms = None
         self._has_failed = False
 
+    def started(self) -> None:
+        """Note that a planned batch could start."""
+        self._is_start_held_up = False
+
     def ended(self, time: Time) -> None:
-        """Note that a batch was planned. If an outage was on, log its end."""
-        if self._began_ms is None:
+        """Note that a batch was planned. If an outage was on, and holds no start up, log its end."""
+        if self._began_ms is None or self._is_start_held_up:
             return
         seconds = (self._monotonic_ms() - self._began_ms) / 1000
         text = "batch %s was planned: the outage is over after %.0f s, %d batches had no plan"

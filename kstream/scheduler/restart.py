@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kstream.batch import Batch, BatchState, PlannedInput
+from kstream.batch import Batch, PlannedInput
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
 from kstream.dstream import InputDStream
@@ -15,6 +15,7 @@ from kstream.dstream.ports import InputServices
 from kstream.errors import StorageError
 from kstream.loop import Event
 from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.batch_submitter import BatchSubmitter
 from kstream.scheduler.due_batches import DueBatches
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 
@@ -46,6 +47,7 @@ class Restart:
         self,
         parts: SchedulerParts,
         planner: BatchPlanner,
+        submitter: BatchSubmitter,
         due: DueBatches,
         scheduler: JobScheduler,
         services: InputServices,
@@ -53,10 +55,12 @@ class Restart:
     ) -> None:
         """
         Args:
-            parts, planner, due, scheduler, services, max_batch_failures: those of the JobGenerator.
+            parts, planner, submitter, due, scheduler, services, max_batch_failures: those of the JobGenerator.
         """
         self._parts = parts
         self._planner = planner
+        self._submitter = submitter
+        self._lifecycle = parts.lifecycle
         self._due = due
         self._scheduler = scheduler
         self._services = services
@@ -101,9 +105,7 @@ class Restart:
             text = "batches to reschedule: %d, %d pending processing and %d during down time: %s"
             logger.info(text, len(to_run), len(pending), len(missed), listed(to_run))
         batches = [
-            Batch(
-                contents.plans[time], {number: plans[time] for number, plans in self._stored.items() if time in plans}, BatchState.DURABLE
-            )
+            Batch(contents.plans[time], {number: plans[time] for number, plans in self._stored.items() if time in plans})
             for time in pending
         ]
         self._stored.clear()
@@ -112,11 +114,11 @@ class Restart:
     def resume(self, event: Resume) -> None:
         """Submit the pending batches in turn and plan the first missed ones, then set `event.ended`. Blocks on the store and the inputs.
 
-        An error that `BatchPlanner.run_again` raises ends this method: `event.ended` is set, and the other batches do not run.
+        An error that `BatchSubmitter.run_again` raises ends this method: `event.ended` is set, and the other batches do not run.
         """
         try:
             for batch in event.pending:  # mark all before any runs: the plan of a pending batch must be kept until the batch has run
-                self._parts.unfinished.planned(batch.time)
+                self._lifecycle.plan(batch)
             for batch in event.pending:
                 self._run_again(batch, event.failures.get(batch.time, 0))
             self._due.plan_missed()
@@ -125,12 +127,12 @@ class Restart:
 
     def _run_again(self, batch: Batch, failures: int) -> None:
         """Submit a pending batch. A batch that failed too often is given up instead."""
-        if self._planner.is_fenced:
+        if self._submitter.is_fenced:
             return
         if self._is_over(failures):
             self._give_up(batch, failures)
         else:
-            self._planner.run_again(batch)
+            self._submitter.run_again(batch)
 
     def _is_over(self, failures: int) -> bool:
         """Return whether a batch that failed in so many starts is given up."""
@@ -144,12 +146,10 @@ class Restart:
         try:
             command = self._parts.log.give_up(batch.plan, self._parts.clock.time_ms(), failures)
         except StorageError as e:  # not in the ledger: the next restart tries again
-            batch.become(BatchState.FAILED)
-            self._parts.unfinished.ended(batch.time, succeeded=False)
+            self._lifecycle.forget(batch.time)
             self._scheduler.report_error(f"batch {batch.time} could not be given up", e)
             return
-        batch.become(BatchState.ENDED)
-        self._parts.unfinished.ended(batch.time, succeeded=True)
+        self._lifecycle.complete(batch.time)
         logger.warning(
             "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
             "it again, and the stream continues. When its cause is repaired, run it again while its plan is kept "

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, read_log
 from kstream.checkpoint.reader import delete_superseded, record_takeover
@@ -28,7 +28,7 @@ def write(store: MemoryFileStore, time: int, epoch: int, done: bool = False, aft
     log = PlanLog(store, epoch)
     log.write_plan(BatchPlan(Time(time), epoch, f"{time}-{epoch}", {0: {"by": epoch}}, {}, Time(1000), Time(after)))
     if done:
-        log.complete(Time(time), epoch, 0)
+        log.complete(Time(time), epoch, BatchOutcome(0))
 
 
 def standing(store: MemoryFileStore) -> dict[int, int]:
@@ -40,7 +40,7 @@ def test_a_pending_plan_that_was_adopted_stands_against_a_late_one_of_an_epoch_i
     write(store, 1000, 4, done=True)
     write(store, 2000, 4)
     record_takeover(store, read_log(store), 6)
-    PlanLog(store, 6).complete(Time(2000), 4, 0)
+    PlanLog(store, 6).complete(Time(2000), 4, BatchOutcome(0))
     write(store, 2000, 5)
     contents = read_log(store)
     assert standing(store) == {1000: 4, 2000: 4}

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, names, read_log
 from kstream.checkpoint.history import acknowledge, count_new_entries, read_ledger, read_newest_entries
@@ -40,8 +40,8 @@ def numbers(times: object) -> list[int]:
 
 def test_only_the_newest_plans_are_read_and_the_older_unfinished_batches_are_known_by_their_names(store: CountingStore) -> None:
     write(store, *(plan(n, floor=2) for n in range(1, 9)))
-    PlanLog(store, 1).complete(Time(3), 1, 0)
-    PlanLog(store, 1).complete(Time(7), 1, 0)
+    PlanLog(store, 1).complete(Time(3), 1, BatchOutcome(0))
+    PlanLog(store, 1).complete(Time(7), 1, BatchOutcome(0))
     contents = read_log(store, newest=3)
     assert numbers(contents.plans) == [6, 7, 8] and numbers(contents.pending) == [6, 8]
     assert len(reads(store, names.PLANS)) == 3
@@ -72,7 +72,7 @@ def test_a_stray_plan_among_the_newest_is_superseded_as_in_the_whole_log(store: 
 
 def lose(store: CountingStore, number: int, *skipped: SkippedRecord) -> None:
     lost = [] if skipped else [{"topic": "t", "partition": 0, "from": number, "until": number + 1, "cause": "retention", "detail": ""}]
-    PlanLog(store, 1).complete(Time(number), 1, number, {0: InputOutcome([], lost, skipped=skipped)})
+    PlanLog(store, 1).complete(Time(number), 1, BatchOutcome(number, {0: InputOutcome([], lost, skipped=skipped)}))
 
 
 def test_the_newest_entries_are_those_of_the_whole_ledger_and_the_older_ones_are_counted(store: CountingStore) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchPlan, InputOutcome, SkippedRecord, StateCheckpoint
+from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, SkippedRecord, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, names, read_log, take_epoch
 from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, LastError, StreamLag, read_status, write_status
@@ -72,7 +72,7 @@ class Kind(NamedTuple):
 def ended(store: FileStore) -> None:
     log = PlanLog(store, 1)
     log.write_plan(PLAN)
-    log.complete(T, 1, 5, {0: OUTCOME}, STATES, BatchDelays(40, 1250, 2))
+    log.complete(T, 1, BatchOutcome(5, {0: OUTCOME}, STATES, BatchDelays(40, 1250, 2)))
 
 
 def failed(store: FileStore) -> None:

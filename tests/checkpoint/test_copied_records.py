@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, format, history, names, read_log, take_epoch
 from kstream.checkpoint.history import read_ledger
@@ -45,14 +45,14 @@ def test_a_plan_under_the_name_of_another_is_refused_with_both(store: MemoryFile
 def test_counts_of_a_past_batch_are_not_taken_from_another_completion(store: MemoryFileStore) -> None:
     log = PlanLog(store, 1)
     log.write_plan(plan(T1))
-    log.complete(T1, 1, 5, {0: InputOutcome([1])})
+    log.complete(T1, 1, BatchOutcome(5, {0: InputOutcome([1])}))
     store.replace(names.done(T1, 1), format.encode("done", {"time": 2000, "at": 5, "epoch": 1}))
     with pytest.raises(CorruptRecordError, match="time 2000, but its name says time 1000"):
         history.read_past(store, plan(T1))
 
 
 def test_states_are_not_taken_from_the_completion_of_another_batch(store: MemoryFileStore) -> None:
-    PlanLog(store, 1).complete(T1, 1, 5, {}, {"s0": StateCheckpoint(T1, ("state/x",), 7)})
+    PlanLog(store, 1).complete(T1, 1, BatchOutcome(5, states={"s0": StateCheckpoint(T1, ("state/x",), 7)}))
     copied(store, names.done(T1, 1), names.done(T2, 1))
     assert set(stored_states(store, T1, 1)) == {"s0"}
     with pytest.raises(CorruptRecordError, match="time 1000, but its name says time 2000"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, history, read_log
@@ -39,7 +39,7 @@ def run(log: PlanLog, numbers: range, counts: bool = True) -> None:
     """Plans and ends these batches, then cleans up."""
     for number in numbers:
         log.write_plan(plan(number, log.epoch))
-        log.complete(Time(number * 1000), log.epoch, 0, {0: InputOutcome([number])} if counts else None)
+        log.complete(Time(number * 1000), log.epoch, BatchOutcome(0, {0: InputOutcome([number])} if counts else {}))
     log.clean(RequiredBatches(Time(numbers[-2] * 1000)))
 
 
@@ -88,7 +88,7 @@ def test_void_plans_are_not_kept_and_unfinished_ones_are_known_by_the_missing_co
     log = PlanLog(store, 1, keep_history=LONG)
     for number in (1, 2, 3):
         log.write_plan(plan(number, void=number == 2))
-    log.complete(Time(1000), 1, 0)
+    log.complete(Time(1000), 1, BatchOutcome(0))
     log.give_up(plan(3), 0, 4)
     run(log, range(4, 9))
     assert [(b.plan.time.milliseconds // 1000, b.counts) for b in read_history(store)][:2] == [(1, {}), (3, None)]
@@ -143,7 +143,7 @@ def test_a_batch_that_clean_up_moves_meanwhile_is_found_in_the_history(store: Me
     log = PlanLog(store, 1, keep_history=LONG)
     for number in range(1, 12):
         log.write_plan(plan(number))
-        log.complete(Time(number * 1000), 1, 0, {0: InputOutcome([number])})
+        log.complete(Time(number * 1000), 1, BatchOutcome(0, {0: InputOutcome([number])}))
     moved: list[str] = []
 
     class Moving(WrappedStore):

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log, take_epoch
@@ -37,7 +37,7 @@ def write(store: MemoryFileStore, *plans: BatchPlan, done: bool = True) -> None:
         log = PlanLog(store, each.epoch)
         log.write_plan(each)
         if done and not each.void:
-            log.complete(each.time, each.epoch, 0)
+            log.complete(each.time, each.epoch, BatchOutcome(0))
 
 
 def keys(*pairs: tuple[int, int]) -> list[tuple[Time, int]]:
@@ -112,9 +112,9 @@ def test_a_stray_plan_is_ignored_also_after_its_successor_was_cleaned_away(store
     for time in (3000, 4000, 5000):
         log.write_plan(plan(time, 2, floor=3000, after=2000))
     for time in (1000, 2000):
-        log.complete(Time(time), 1, 0)
+        log.complete(Time(time), 1, BatchOutcome(0))
     for time in (3000, 4000, 5000):
-        log.complete(Time(time), 2, 0)
+        log.complete(Time(time), 2, BatchOutcome(0))
     write(store, plan(3000, 1), plan(4000, 1), done=False)
     log.clean(RequiredBatches(Time(4000)))
     contents = read_log(store)
@@ -181,7 +181,7 @@ def test_tidy_removes_what_a_restart_has_no_use_for(store: MemoryFileStore) -> N
     write(store, plan(1000), plan(2000, 2, after=1000))
     write(store, plan(2000, 1), done=False)
     log = PlanLog(store, 1)
-    log.complete(Time(500), 1, 0)
+    log.complete(Time(500), 1, BatchOutcome(0))
     log.fail(Time(500), 1, 0, "boom")
     log.give_up(plan(500), 0, 4)
     delete_superseded(store, read_log(store), 3)

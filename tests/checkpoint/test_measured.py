@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchInfo, BatchPlan, InputOutcome
+from kstream.batch import BatchDelays, BatchInfo, BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, history, read_log
@@ -37,7 +37,7 @@ def complete(log: PlanLog, number: int, records: dict[int, int], tries: int = 1,
     """It began 40 ms after its submission, and took 10 ms for a record of 100 bytes."""
     outcomes = {stream: InputOutcome([count], num_bytes=100 * count) for stream, count in records.items()}
     delays = BatchDelays(40, 10 * sum(records.values()), tries)
-    log.complete(Time(number * 1000), log.epoch if epoch is None else epoch, number * 1000 + 500, outcomes, delays=delays)
+    log.complete(Time(number * 1000), log.epoch if epoch is None else epoch, BatchOutcome(number * 1000 + 500, outcomes, delays=delays))
 
 
 def run(log: PlanLog, number: int, records: dict[int, int], names: dict[int, str] | None = None, tries: int = 1) -> None:
@@ -204,5 +204,5 @@ def test_a_completion_that_was_removed_meanwhile_is_passed_over(store: MemoryFil
 def test_a_completion_without_delays_shows_nothing(store: MemoryFileStore) -> None:
     log = PlanLog(store, 1)
     plan(log, 1, {0: 7})
-    log.complete(Time(1000), 1, 1500)
+    log.complete(Time(1000), 1, BatchOutcome(1500))
     assert measured(store) == []

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog, names, read_log, take_epoch
 from kstream.checkpoint.plan_log import probe
@@ -78,5 +78,5 @@ def test_a_completion_that_meets_itself_is_one(store: FaultyStore) -> None:
     log = PlanLog(store, 1)
     log.write_plan(plan(1000))
     say_again(store, names.done(Time(1000), 1))
-    log.complete(Time(1000), 1, 0)
+    log.complete(Time(1000), 1, BatchOutcome(0))
     assert read_log(store).pending == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, names, read_log
@@ -37,7 +37,7 @@ def planned_log(store: MemoryFileStore, times: range) -> PlanLog:
     log = PlanLog(store, 1)
     for time in times:
         log.write_plan(plan(time))
-        log.complete(Time(time), 1, 0)
+        log.complete(Time(time), 1, BatchOutcome(0))
     return log
 
 
@@ -59,7 +59,7 @@ def test_a_plan_is_removed_before_its_completion(store: MemoryFileStore) -> None
     log = PlanLog(counting, 1)
     for time in range(1000, 5000, 1000):
         log.write_plan(plan(time))
-        log.complete(Time(time), 1, 0)
+        log.complete(Time(time), 1, BatchOutcome(0))
     counting.take()
     log.clean(RequiredBatches(Time(1000)))
     key = names.key(Time(1000), 1)
@@ -73,7 +73,7 @@ def test_the_record_of_a_failure_goes_with_its_plan(store: MemoryFileStore) -> N
         log.write_plan(plan(time))
         if time in (1000, 4000):
             log.fail(Time(time), 1, 0, "boom")
-        log.complete(Time(time), 1, 0)
+        log.complete(Time(time), 1, BatchOutcome(0))
     assert kept(store, "failed") == [1000, 4000]
     log.clean(RequiredBatches(Time(3000)))
     assert kept(store) == [4000, 5000] and kept(store, "failed") == [4000]
@@ -126,7 +126,7 @@ def test_a_clean_that_fails_half_way_is_gone_on_with(store: MemoryFileStore) -> 
     log = PlanLog(faulty, 1)
     for time in range(1000, 6000, 1000):
         log.write_plan(plan(time))
-        log.complete(Time(time), 1, 0)
+        log.complete(Time(time), 1, BatchOutcome(0))
     faulty.fault = lambda verb, name: "before" if verb == "delete" and name.startswith("done/000000000002000") else None
     with pytest.raises(StorageError):
         log.clean(RequiredBatches(Time(4000)))
@@ -206,8 +206,8 @@ def test_a_completion_that_comes_late_hides_no_newer_plan(store: MemoryFileStore
     log = PlanLog(store, 1)
     for time in (1000, 2000, 3000):
         log.write_plan(plan(time, floor=1000))
-    log.complete(Time(2000), 1, 0)
-    log.complete(Time(1000), 1, 0)
+    log.complete(Time(2000), 1, BatchOutcome(0))
+    log.complete(Time(1000), 1, BatchOutcome(0))
     contents = read_log(store)
     assert (contents.last_planned, contents.pending, sorted(contents.done)) == (Time(3000), [Time(3000)], [Time(1000), Time(2000)])
 
@@ -215,7 +215,7 @@ def test_a_completion_that_comes_late_hides_no_newer_plan(store: MemoryFileStore
 def test_only_its_owner_may_read_why_a_batch_has_failed(tmp_path: Path) -> None:
     log = PlanLog(LocalFileStore(tmp_path), 1)
     log.fail(Time(1000), 1, 5, "boom")
-    log.complete(Time(2000), 1, 5)
+    log.complete(Time(2000), 1, BatchOutcome(5))
     (failed,), (done,) = (list((tmp_path / folder).iterdir()) for folder in ("failed", "done"))
     assert failed.stat().st_mode & 0o777 == 0o600 and done.stat().st_mode & 0o044
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch.retention import required_batches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, PlanLog, names, read_log
@@ -69,14 +69,14 @@ class Writer:
                 self.log.probe()
                 self.unfinished.add(at(number))
             else:
-                self.log.complete(at(number), self.epoch, 0)
+                self.log.complete(at(number), self.epoch, BatchOutcome(0))
             if clean:
                 self.clean(number)
         return self
 
     def succeed(self, number: int, epoch: int = 1) -> None:
         """A batch that had failed has ended now."""
-        self.log.complete(at(number), epoch, 0)
+        self.log.complete(at(number), epoch, BatchOutcome(0))
         self.unfinished.discard(at(number))
 
     def clean(self, number: int) -> None:
@@ -390,7 +390,7 @@ def test_streams_are_followed_through_graphs_whose_plans_are_removed(store: Memo
         plan = third.plan(number, names={0: "other", 1: "orders"})
         data = {0: {"from": 0, "until": 0}, 1: plan.inputs[0]}
         third.log.write_plan(BatchPlan(plan.time, 3, plan.nonce, data, {}, plan.floor, plan.after, names=plan.names))
-        third.log.complete(at(number), 3, 0)
+        third.log.complete(at(number), 3, BatchOutcome(0))
         third.clean(number)
     contents = read_log(store)
     assert 14 not in seconds(list(contents.plans))
@@ -423,7 +423,7 @@ def test_of_two_records_of_one_interval_that_a_fenced_driver_and_its_successor_w
 def test_completions_in_an_interval_are_removed_by_the_next_start(store: MemoryFileStore) -> None:
     """A clean-up that was killed between a plan and its completion leaves one."""
     writer = Writer(store, [2]).run(range(1, 30))
-    writer.log.complete(at(7), 1, 0)
+    writer.log.complete(at(7), 1, BatchOutcome(0))
     delete_superseded(store, read_log(store), 2)
     assert names.key(at(7), 1) not in store.list("done")
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, names, read_log
 from kstream.checkpoint.binding import rebound
@@ -65,7 +65,7 @@ def test_a_request_under_the_name_of_another_topic_is_an_error(store: FileStore)
 def test_the_bytes_of_what_a_batch_has_left_out_in_its_completion_and_in_the_ledger(store: FileStore) -> None:
     log = PlanLog(store, 1)
     left = SkippedRecord(0, "orders", 2, 1234, read_by=(0, 2))
-    log.complete(Time(1000), 1, 5, {0: InputOutcome([9], skipped=[left, SkippedRecord(0, "orders", 2, 1235)])})
+    log.complete(Time(1000), 1, BatchOutcome(5, {0: InputOutcome([9], skipped=[left, SkippedRecord(0, "orders", 2, 1235)])}))
     said = (
         b'"skipped":[{"offset":1234,"partition":2,"read_by":[0,2],"stream":0,"topic":"orders"},'
         b'{"offset":1235,"partition":2,"stream":0,"topic":"orders"}]'
@@ -83,7 +83,7 @@ def planned(store: FileStore, *done: int) -> PlanLog:
         log.write_plan(BatchPlan(Time(ms), 1, "n", {0: {}, 1: {}}, {}, Time(1000), names={0: "a", 1: "b"}))
         ask_to_skip(store, SkipRequest(Time(ms), 1, SkippedRecord(1, "t", 0, ms), 5, "me"))
     for ms in done:
-        log.complete(Time(ms), 1, 5)
+        log.complete(Time(ms), 1, BatchOutcome(5))
     return log
 
 
@@ -107,7 +107,7 @@ def test_a_request_follows_its_stream_to_another_number(store: FileStore) -> Non
 
 def test_the_history_has_what_a_batch_has_left_out_and_a_segment_without_it_is_as_before(store: FileStore) -> None:
     log = planned(store)
-    log.complete(Time(1000), 1, 5, {1: InputOutcome([9], skipped=[SkippedRecord(1, "t", 0, 1000)])})
+    log.complete(Time(1000), 1, BatchOutcome(5, {1: InputOutcome([9], skipped=[SkippedRecord(1, "t", 0, 1000)])}))
     plans = read_log(store).plans
     past = [read_past(store, plans[Time(ms)]) for ms in (1000, 2000)]
     assert [list(p.skipped) for p in past] == [[SkippedRecord(1, "t", 0, 1000)], [SkippedRecord(1, "t", 0, 2000)]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kstream.batch import BatchPlan, InputOutcome, StateCheckpoint
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log
 from kstream.checkpoint.reader import write_meta
@@ -71,13 +71,13 @@ def read(store: MemoryFileStore) -> StoredStates:
 
 
 def test_the_bytes_of_a_completion_that_names_states(store: MemoryFileStore) -> None:
-    stored = PlanLog(store, 3).complete(Time(2000), 2, 2345, {}, STATES)
+    stored = PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, states=STATES))
     assert store.read("done/000000000002000-000002") == DONE_WITH_STATES
     assert stored == STATES == stored_states(store, Time(2000), 2)
 
 
 def test_the_bytes_of_a_completion_that_names_the_totals_of_a_window(store: MemoryFileStore) -> None:
-    stored = PlanLog(store, 3).complete(Time(2000), 2, 2345, {}, OF_A_WINDOW)
+    stored = PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, states=OF_A_WINDOW))
     assert store.read("done/000000000002000-000002") == DONE_WITH_A_WINDOW
     assert stored == OF_A_WINDOW == stored_states(store, Time(2000), 2)
 
@@ -85,7 +85,7 @@ def test_the_bytes_of_a_completion_that_names_the_totals_of_a_window(store: Memo
 def test_the_newest_states_are_found_by_the_names_of_their_files(store: MemoryFileStore) -> None:
     log = plan(store, 1000, 2000, 3000)
     for time in (1000, 2000):
-        log.complete(Time(time), 3, 0, {}, {"s0": put(store, state(time))})
+        log.complete(Time(time), 3, BatchOutcome(0, states={"s0": put(store, state(time))}))
     assert newest_states(store, {"s0", "s1"}) == {"s0": [state(2000)]}
     put(store, state(3000))
     assert newest_states(store, {"s0"}) == {"s0": []}, "no completion names its files"
@@ -99,17 +99,17 @@ def test_a_completion_of_an_older_kstream_names_none(store: MemoryFileStore) -> 
 
 
 def test_a_completion_without_states_has_the_bytes_it_had(store: MemoryFileStore) -> None:
-    PlanLog(store, 3).complete(Time(2000), 2, 2345, {}, {})
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, states={}))
     assert store.read("done/000000000002000-000002") == DONE_BEFORE_STATES
-    PlanLog(store, 3).complete(Time(3000), 2, 2345, {0: InputOutcome([1])}, STATES)
+    PlanLog(store, 3).complete(Time(3000), 2, BatchOutcome(2345, {0: InputOutcome([1])}, STATES))
     assert stored_states(store, Time(3000), 2) == STATES
 
 
 def test_who_notes_an_end_that_is_noted_learns_which_states_are_named(store: MemoryFileStore) -> None:
     """A frozen driver's batch, run again by its successor: whichever ends first is believed by both."""
-    PlanLog(store, 3).complete(Time(2000), 2, 2345, {}, STATES)
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, states=STATES))
     other = {"s0": state(2000, epoch=4)}
-    assert PlanLog(store, 4).complete(Time(2000), 2, 2346, {}, other) == STATES
+    assert PlanLog(store, 4).complete(Time(2000), 2, BatchOutcome(2346, states=other)) == STATES
 
 
 def test_the_bytes_of_states_set_aside(store: MemoryFileStore) -> None:
@@ -129,8 +129,8 @@ def test_the_name_of_a_file_tells_batch_epoch_and_stream() -> None:
 def test_all_whole_checkpoints_are_found_and_files_that_nobody_named(store: MemoryFileStore) -> None:
     log = plan(store, 1000, 2000, 3000)
     for time in (1000, 3000):
-        log.complete(Time(time), 3, 0, {}, {"s0": put(store, state(time))})
-    log.complete(Time(2000), 3, 0)
+        log.complete(Time(time), 3, BatchOutcome(0, states={"s0": put(store, state(time))}))
+    log.complete(Time(2000), 3, BatchOutcome(0))
     stray = put(store, state(2000, epoch=2, parts=1))
     assert read(store) == StoredStates({"s0": [state(1000), state(3000)]}, {}, (), ((stray.files[0], Time(2000), 2),))
 
@@ -138,21 +138,21 @@ def test_all_whole_checkpoints_are_found_and_files_that_nobody_named(store: Memo
 def test_a_checkpoint_that_is_not_whole_is_passed_over(store: MemoryFileStore, caplog: pytest.LogCaptureFixture) -> None:
     log = plan(store, 1000, 2000)
     for time in (1000, 2000):
-        log.complete(Time(time), 3, 0, {}, {"s0": put(store, state(time))})
+        log.complete(Time(time), 3, BatchOutcome(0, states={"s0": put(store, state(time))}))
     store.delete(state(2000).files[1])
     assert read(store).checkpoints == {"s0": [state(1000)]}
     assert "not whole" in caplog.text
 
 
 def test_without_a_whole_checkpoint_the_missing_file_is_named(store: MemoryFileStore) -> None:
-    plan(store, 2000).complete(Time(2000), 3, 0, {}, {"s0": put(store, state(2000))})
+    plan(store, 2000).complete(Time(2000), 3, BatchOutcome(0, states={"s0": put(store, state(2000))}))
     store.delete(state(2000).files[1])
     with pytest.raises(CorruptRecordError, match=state(2000).files[1]):
         read(store)
 
 
 def test_a_log_without_state_costs_one_listing_more(store: MemoryFileStore) -> None:
-    plan(store, 1000, 2000).complete(Time(1000), 3, 0)
+    plan(store, 1000, 2000).complete(Time(1000), 3, BatchOutcome(0))
     counting = CountingStore(store)
     contents = read_log(store)
     assert read_states(counting, contents, wanted=False) == StoredStates({}, {}, (), ())

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, read_log, stored_graph, take_epoch
 from kstream.checkpoint.format import decode_plan, encode_plan
@@ -128,7 +128,7 @@ def test_the_bytes_and_the_name_of_the_meta_record(store: MemoryFileStore) -> No
 
 def test_the_bytes_and_the_names_of_what_becomes_of_a_batch(store: MemoryFileStore) -> None:
     log = PlanLog(store, 3)
-    log.complete(Time(2000), 2, 2345)
+    log.complete(Time(2000), 2, BatchOutcome(2345))
     log.fail(Time(2000), 2, 2345, "boom")
     log.give_up(GIVEN_UP, 2345, 4)
     for name, data in NOTES.items():
@@ -140,7 +140,7 @@ def test_the_bytes_of_what_a_batch_found(store: MemoryFileStore) -> None:
     """Written with its end: how many records each range held, and, before that, what was lost."""
     lost = {"topic": "orders", "partition": 0, "from": 5, "until": 8, "cause": "retention", "detail": "gone"}
     outcomes = {0: InputOutcome([7, None], [lost]), 1: InputOutcome([0])}
-    PlanLog(store, 3).complete(Time(2000), 2, 2345, outcomes)
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, outcomes))
     assert store.read("done/000000000002000-000002") == DONE_WITH_COUNTS
     assert store.read("lost/000000000002000-000002-000003") == LOST
     [entry] = read_ledger(store)
@@ -149,12 +149,12 @@ def test_the_bytes_of_what_a_batch_found(store: MemoryFileStore) -> None:
 
 def test_the_bytes_of_a_completion_with_record_errors(store: MemoryFileStore) -> None:
     errors = [("map at job.py:7", "KeyError", 41), ("valueDecoder", "JSONDecodeError", 2)]
-    PlanLog(store, 3).complete(Time(2000), 2, 2345, {0: InputOutcome([7], errors=errors), 1: InputOutcome()})
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, {0: InputOutcome([7], errors=errors), 1: InputOutcome()}))
     assert store.read("done/000000000002000-000002") == DONE_WITH_ERRORS
 
 
 def test_the_bytes_of_a_completion_with_the_delays_of_its_batch(store: MemoryFileStore) -> None:
-    PlanLog(store, 3).complete(Time(2000), 2, 2345, delays=BatchDelays(40, 1250))
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, delays=BatchDelays(40, 1250)))
     assert store.read("done/000000000002000-000002") == DONE_WITH_DELAYS
     found = read_completion(store, Time(2000), 2)
     assert found is not None and found.delays == BatchDelays(40, 1250) and found.delays.total_ms == 1290
@@ -162,14 +162,14 @@ def test_the_bytes_of_a_completion_with_the_delays_of_its_batch(store: MemoryFil
 
 def test_the_bytes_of_a_completion_with_the_bytes_of_its_records_after_a_second_try(store: MemoryFileStore) -> None:
     outcomes = {0: InputOutcome([7], num_bytes=7168), 1: InputOutcome()}
-    PlanLog(store, 3).complete(Time(2000), 2, 2345, outcomes, delays=BatchDelays(40, 1250, tries=2))
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, outcomes, delays=BatchDelays(40, 1250, tries=2)))
     assert store.read("done/000000000002000-000002") == DONE_WITH_BYTES
     found = read_completion(store, Time(2000), 2)
     assert found is not None and found.delays == BatchDelays(40, 1250, tries=2) and found.num_bytes == {0: 7168}
 
 
 def test_a_completion_of_an_older_kstream_has_no_delays(store: MemoryFileStore) -> None:
-    PlanLog(store, 3).complete(Time(2000), 2, 2345)
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345))
     found = read_completion(store, Time(2000), 2)
     assert found is not None and found.delays is None
 

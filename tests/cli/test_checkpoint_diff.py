@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.reader import write_meta
@@ -78,7 +78,7 @@ def test_states_and_ranges_of_a_batch_that_both_have_are_compared_partition_by_p
         store = LocalFileStore(tmp_path / name)
         write_meta(store, Meta(Time(ZERO), Duration(INTERVAL)))
         PlanLog(store, take_epoch(store, ZERO)).write_plan(plan)
-    log_of(tmp_path / "two").complete(at(1), 1, ZERO)
+    log_of(tmp_path / "two").complete(at(1), 1, BatchOutcome(ZERO))
     (batch,) = data_of(tmp_path / "one", tmp_path / "two")["batches"]
     assert (batch["time"], batch["first"], batch["second"]) == (at(1).milliseconds, "pending", "done")
     assert batch["streams"] == [

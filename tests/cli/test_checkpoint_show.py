@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from kstream.batch import BatchPlan, StateCheckpoint
+from kstream.batch import BatchOutcome, BatchPlan, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.interval_change import IntervalChange, write_change
@@ -39,7 +39,7 @@ def write_checkpoint(folder: Path, batches: int = 5) -> PlanLog:
         void = number == 4
         plans[number] = BatchPlan(at(number), log.epoch, "n", {} if void else data, {} if void else {0: 12}, at(1), void=void)
         log.write_plan(plans[number])
-    log.complete(at(1), log.epoch, ZERO)
+    log.complete(at(1), log.epoch, BatchOutcome(ZERO))
     log.fail(at(2), log.epoch, ZERO, "boom")
     log.epoch += 1
     log.fail(at(2), log.epoch - 1, ZERO, "boom again")
@@ -79,8 +79,10 @@ def write_states(folder: Path) -> list[str]:
     files = {number: [f"state/{at(number).milliseconds}-000001-s0-0000{part}-{'0' * 16}" for part in (0, 1)] for number in (4, 6)}
     for name in (files[4][0], *files[6]):
         store.create(name, b"x" * 700)
-    log.complete(at(5), 1, ZERO, None, {"s0": StateCheckpoint(at(4), tuple(files[4]), 7)})
-    log.complete(at(6), 1, ZERO, None, {"s0": StateCheckpoint(at(6), tuple(files[6]), 7), "s1": StateCheckpoint(at(6), (), None)})
+    log.complete(at(5), 1, BatchOutcome(ZERO, states={"s0": StateCheckpoint(at(4), tuple(files[4]), 7)}))
+    log.complete(
+        at(6), 1, BatchOutcome(ZERO, states={"s0": StateCheckpoint(at(6), tuple(files[6]), 7), "s1": StateCheckpoint(at(6), (), None)})
+    )
     return files[6]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kstream.batch import BatchDelays, BatchPlan, InputOutcome
+from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome
 from kstream.checkpoint.history import PastBatch, write_segment
 from kstream.cli import main
 from kstream.storage import LocalFileStore
@@ -26,7 +26,7 @@ def checkpoint(tmp_path: Path) -> Path:
     data = {0: {"ranges": [["orders", 0, 5, 10]], "leader_epochs": [None], "topic_ids": None}}
     past = [BatchPlan(at(n), 1, "n", data, {0: 5}, at(n), names={0: "all"}) for n in range(-29, 1)]
     write_segment(store, 1, [PastBatch(plan, None if plan.time == at(0) else {0: [4]}) for plan in past])
-    log.complete(at(5), 1, 0, {0: InputOutcome([5, 6, 0], [])}, delays=BatchDelays(40, 1250))
+    log.complete(at(5), 1, BatchOutcome(0, {0: InputOutcome([5, 6, 0], [])}, delays=BatchDelays(40, 1250)))
     return tmp_path
 
 

@@ -19,7 +19,7 @@ from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import subscription
 from kstream_kafka.tools.connector_tools import KafkaTools, merged, parse_properties
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.input_records import write_connections
@@ -86,8 +86,8 @@ def test_lag_counts_from_the_lowest_unfinished_batch_and_unplanned_from_the_newe
     log = make(tmp_path, ("orders", {"bootstrap.servers": bootstrap}))
     for number in range(1, 5):
         plan(log, number, ["orders", 0, number * 10, number * 10 + 10], ["orders", 1, number, number + 1])
-    log.complete(at(1), 1, ZERO)
-    log.complete(at(3), 1, ZERO)
+    log.complete(at(1), 1, BatchOutcome(ZERO))
+    log.complete(at(3), 1, BatchOutcome(ZERO))
     zero, one = rows_of(tmp_path)
     assert zero == {
         "stream": 0,
@@ -119,7 +119,7 @@ def test_when_every_batch_is_done_nothing_is_behind_and_a_batch_given_up_holds_n
     plan(log, 1, ["orders", 0, 0, 40])
     plan(log, 2, ["orders", 0, 40, 100])
     log.give_up(read_log(LocalFileStore(tmp_path)).plans[at(1)], ZERO, 4)
-    log.complete(at(2), 1, ZERO)
+    log.complete(at(2), 1, BatchOutcome(ZERO))
     result = lag(tmp_path, "--max-lag", "0")
     assert result.exit_code == 0 and "stream 0, orders: no lag" in result.output
     assert "1 kept batch given up: the lag does not count these records" in result.output
@@ -130,14 +130,14 @@ def test_a_partition_found_later_is_held_back_by_its_own_first_unfinished_batch_
     log = make(tmp_path, ("orders", {"bootstrap.servers": bootstrap}))
     plan(log, 1, ["orders", 0, 0, 40])
     plan(log, 2, ["orders", 0, 40, 60], ["orders", 1, 0, 30])
-    log.complete(at(2), 1, ZERO)
+    log.complete(at(2), 1, BatchOutcome(ZERO))
     assert [(r["completed"], r["next"]) for r in rows_of(tmp_path)] == [(0, 60), (30, 30)]
 
 
 def test_max_lag_is_a_sentence_and_exit_code_1_after_the_table(bootstrap: str, tmp_path: Path) -> None:
     log = make(tmp_path, ("orders", {"bootstrap.servers": bootstrap}))
     plan(log, 1, ["orders", 0, 0, 90], ["orders", 1, 0, 70])
-    log.complete(at(1), 1, ZERO)
+    log.complete(at(1), 1, BatchOutcome(ZERO))
     assert lag(tmp_path, "--max-lag", "30").exit_code == 0
     over = lag(tmp_path, "--max-lag", "29")
     assert line(over, ReadingCode.BEHIND) == "kstream: orders/1 is 30 records behind, above --max-lag 29"
@@ -150,7 +150,7 @@ def test_max_lag_is_a_sentence_and_exit_code_1_after_the_table(bootstrap: str, t
 def test_a_log_shorter_than_what_was_read_is_noted_and_no_lag_is_small_enough_for_it(bootstrap: str, tmp_path: Path) -> None:
     log = make(tmp_path, ("orders", {"bootstrap.servers": bootstrap}))
     plan(log, 1, ["orders", 0, 0, 150], ["orders", 1, 0, 95])
-    log.complete(at(1), 1, ZERO)
+    log.complete(at(1), 1, BatchOutcome(ZERO))
     zero, one = rows_of(tmp_path)
     assert (zero["lag"], zero["note"], one["note"]) == (-50, "log is shorter than read", "")
     result = lag(tmp_path, "--max-lag", "1000")

@@ -8,7 +8,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.reader import write_meta
@@ -34,7 +34,7 @@ def checkpoint(folder: Path) -> PlanLog:
 
 
 def test_an_empty_ledger_says_so_and_is_no_alarm(tmp_path: Path) -> None:
-    checkpoint(tmp_path).complete(AT, 1, ZERO)
+    checkpoint(tmp_path).complete(AT, 1, BatchOutcome(ZERO))
     result = ledger(tmp_path, "--check")
     assert result.exit_code == 0 and "is empty" in result.output
     assert json.loads(ledger(tmp_path, "--json").output)["lost"] == []
@@ -43,7 +43,7 @@ def test_an_empty_ledger_says_so_and_is_no_alarm(tmp_path: Path) -> None:
 def test_every_loss_is_shown_with_its_batch_its_offsets_and_its_cause(tmp_path: Path) -> None:
     log = checkpoint(tmp_path)
     outcome = InputOutcome([3], [entry(), entry(partition=2, until=None, cause="deletion", detail="[gone]")])
-    log.complete(AT, log.epoch, ZERO + 2000, {0: outcome})
+    log.complete(AT, log.epoch, BatchOutcome(ZERO + 2000, {0: outcome}))
     output = ledger(tmp_path).output
     one, two = (line for line in output.splitlines() if "orders/" in line)
     assert "orders/1" in one and "[5, 8)" in one and "retention" in one and "removed too early" in one
@@ -62,7 +62,7 @@ def test_every_loss_is_shown_with_its_batch_its_offsets_and_its_cause(tmp_path: 
 def test_a_loss_of_an_input_with_other_partitions_is_told_as_it_is(tmp_path: Path) -> None:
     """Its partitions have the name of Kafka's, and other types."""
     log = checkpoint(tmp_path)
-    log.complete(AT, log.epoch, ZERO, {0: InputOutcome([], [entry(partition="shard-0", **{"from": "4958"})])})
+    log.complete(AT, log.epoch, BatchOutcome(ZERO, {0: InputOutcome([], [entry(partition="shard-0", **{"from": "4958"})])}))
     output = ledger(tmp_path).output
     assert "shard-0" in output and "4958" in output and "1 entry" in output
 
@@ -82,7 +82,7 @@ def test_a_batch_that_was_given_up_counts_with_all_its_ranges(tmp_path: Path) ->
 
 def test_with_check_a_loss_is_exit_code_1_and_one_line(tmp_path: Path) -> None:
     log = checkpoint(tmp_path)
-    log.complete(AT, 1, ZERO, {0: InputOutcome([], [entry()])})
+    log.complete(AT, 1, BatchOutcome(ZERO, {0: InputOutcome([], [entry()])}))
     result = ledger(tmp_path, "--check")
     assert result.exit_code == 1 and "has 1 entry in its ledger" in result.output
 
@@ -107,7 +107,7 @@ def test_a_damaged_checkpoint_is_exit_code_3_also_if_its_ledger_is_empty(tmp_pat
 
 def losses(folder: Path) -> PlanLog:
     log = checkpoint(folder)
-    log.complete(AT, 1, ZERO, {0: InputOutcome([], [entry()])})
+    log.complete(AT, 1, BatchOutcome(ZERO, {0: InputOutcome([], [entry()])}))
     log.give_up(BatchPlan(LATER, 1, "n", {0: {"ranges": [["orders", 0, 5, 9]]}}, {}, AT), ZERO, 4)
     return log
 
@@ -138,7 +138,7 @@ def test_an_entry_that_comes_after_the_acknowledgement_is_a_new_one(tmp_path: Pa
     log = losses(tmp_path)
     ack(tmp_path, "--all")
     log.epoch += 1
-    log.complete(AT, 1, ZERO, {0: InputOutcome([], [entry(partition=7)])})
+    log.complete(AT, 1, BatchOutcome(ZERO, {0: InputOutcome([], [entry(partition=7)])}))
     result = ledger(tmp_path, "--check")
     assert result.exit_code == 1 and "orders/7" in result.output and "orders/1" not in result.output
 

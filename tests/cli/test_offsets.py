@@ -16,7 +16,7 @@ from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import subscription
 
-from kstream.batch import BatchPlan
+from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, history, read_log, take_epoch
 from kstream.checkpoint.history import read_ledger
@@ -60,8 +60,8 @@ def log(tmp_path: Path, bootstrap: str) -> PlanLog:
         ranges = [["orders", p, 5 * number, 5 * number + 5] for p in (0, 1)]
         data = {0: {"ranges": ranges, "leader_epochs": [None] * 2, "from_epochs": [None] * 2, "topic_ids": None}}
         log.write_plan(BatchPlan(at(number), log.epoch, "n", data, {0: 10}, at(1)))
-    log.complete(at(1), log.epoch, ZERO)
-    log.complete(at(2), log.epoch, ZERO)
+    log.complete(at(1), log.epoch, BatchOutcome(ZERO))
+    log.complete(at(2), log.epoch, BatchOutcome(ZERO))
     return log
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.driver_status import LastError
@@ -34,7 +34,7 @@ def checkpoint(tmp_path: Path) -> Path:
         data = {0: {"ranges": ranges, "leader_epochs": [None], "from_epochs": [None], "topic_ids": None}}
         log.write_plan(BatchPlan(Time(ZERO + 1000 * number), log.epoch, HOSTILE, data, {0: 5}, Time(ZERO + 1000)))
     lost = {"topic": f"orders{HOSTILE}", "partition": 0, "from": 5, "until": 8, "cause": HOSTILE, "detail": HOSTILE}
-    log.complete(Time(ZERO + 1000), log.epoch, ZERO, {0: InputOutcome([3], [lost])})
+    log.complete(Time(ZERO + 1000), log.epoch, BatchOutcome(ZERO, {0: InputOutcome([3], [lost])}))
     error = LastError(ZERO, f"ValueError: {HOSTILE}", Time(ZERO + 1000), HOSTILE)
     leave(tmp_path, replace(living(), application=HOSTILE, host=HOSTILE, last_error=error, state_error=HOSTILE))
     return tmp_path

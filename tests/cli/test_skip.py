@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kstream_kafka.planning.plan import KafkaPlan
 
-from kstream.batch import BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, SkippedRecord
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.reader import write_meta
@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> PlanLog:
     for number, time in enumerate((DONE, FAILED, RUNNING)):
         a, b = number * 10, number * 10 + 10
         log.write_plan(BatchPlan(time, 1, "n", {0: encoded(("orders-eu", 0, a, b), ("orders-eu", 1, a, b))}, {0: 20}, DONE))
-    log.complete(DONE, 1, ZERO)
+    log.complete(DONE, 1, BatchOutcome(ZERO))
     log.fail(FAILED, 1, ZERO, "no JSON")
     return log
 
@@ -98,7 +98,7 @@ def test_an_offset_of_a_batch_that_was_given_up_or_cleaned_up_is_refused(log: Pl
 
 def test_a_batch_that_ends_with_the_record_meanwhile_is_said(log: PlanLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = skip.ask_to_skip
-    monkeypatch.setattr(skip, "ask_to_skip", lambda store, request: (log.complete(FAILED, 1, ZERO), ask(store, request))[1])
+    monkeypatch.setattr(skip, "ask_to_skip", lambda store, request: (log.complete(FAILED, 1, BatchOutcome(ZERO)), ask(store, request))[1])
     said = refused(kstream("skip", tmp_path, "orders-eu-0@12"))
     assert said == f"kstream: batch {FAILED} ended with orders-eu-0@12 before this request: nothing is left out"
     assert skipped(tmp_path) == {FAILED.milliseconds: []}
@@ -125,7 +125,7 @@ def test_after_the_end_show_history_and_ledger_name_the_record_and_no_alarm_goes
     record = {"stream": 0, "topic": "orders-eu", "partition": 0, "offset": 12}
     assert (shown["state"], shown["skipped"]) == ("failed 1", [record])
     left = SkippedRecord(0, "orders-eu", 0, 12, read_by=(1,))
-    log.complete(FAILED, 1, ZERO, {0: InputOutcome([9, 10], skipped=[left])})
+    log.complete(FAILED, 1, BatchOutcome(ZERO, {0: InputOutcome([9, 10], skipped=[left])}))
     ledger = kstream("ledger", tmp_path, "--json", "--check")
     assert ledger.exit_code == 0, "a person has asked for it, so no person must look"
     (row,) = json.loads(ledger.stdout)["lost"]

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 from prometheus_client import CollectorRegistry
 
-from kstream.batch import BatchPlan, InputOutcome
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.driver_process import mark_of_this_process
@@ -79,7 +79,9 @@ def told(folder: Path, *options: str) -> dict[str, Any]:
 
 def test_a_driver_that_is_well_is_exit_code_0_and_told_with_its_figures(tmp_path: Path) -> None:
     log = checkpoint(tmp_path)
-    log.complete(last_batch(), 1, now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    log.complete(
+        last_batch(), 1, BatchOutcome(now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    )
     error = LastError(now_ms(), "ValueError: boom", last_batch(), "0, pprint at job.py:7")
     leave(tmp_path, living(lag=(StreamLag(0, "Kafka[Subscribe[orders]]", 17),), last_error=error))
     result = status(tmp_path)
@@ -208,7 +210,9 @@ def test_what_cannot_be_read_is_exit_code_3_and_one_line(tmp_path: Path) -> None
 
 def test_an_entry_of_the_ledger_counts_until_it_is_acknowledged_and_is_not_read_afterwards(tmp_path: Path) -> None:
     log = checkpoint(tmp_path)
-    log.complete(last_batch(), 1, now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    log.complete(
+        last_batch(), 1, BatchOutcome(now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    )
     leave(tmp_path, living())
     assert told(tmp_path)["ledger"] == 1
     (entry,) = read_ledger(LocalFileStore(tmp_path))

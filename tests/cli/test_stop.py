@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kstream.batch import InputOutcome
+from kstream.batch import BatchOutcome, InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import take_epoch
 from kstream.checkpoint.driver_process import mark_of_this_process
@@ -79,7 +79,9 @@ def test_a_driver_that_is_dead_or_fenced_is_told_so_and_gets_no_request(tmp_path
 
 def test_a_damaged_log_and_a_damaged_ledger_keep_nobody_from_stopping_a_driver(tmp_path: Path) -> None:
     log = checkpoint(tmp_path)
-    log.complete(last_batch(), 1, now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    log.complete(
+        last_batch(), 1, BatchOutcome(now_ms(), {0: InputOutcome([], [{"topic": "orders", "partition": 1, "from": 5, "until": 8}])})
+    )
     leave(tmp_path, living())
     for record in (*(tmp_path / "lost").iterdir(), *(tmp_path / "plans").iterdir()):
         record.write_bytes(b"damaged")

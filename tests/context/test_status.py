@@ -23,7 +23,8 @@ from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, how
 from kstream.errors import JvmLostError
 from kstream.listener import StreamingListener, StreamingListenerOutputOperationCompleted
 from kstream.loop import THREADS
-from kstream.scheduler.completions import UnfinishedBatches
+from kstream.scheduler.batch_lifecycle import BatchLifecycle
+from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.secret import harmless
 from kstream.storage import LocalFileStore, MemoryFileStore
 from kstream.testing import ManualClock
@@ -126,7 +127,13 @@ def test_a_status_asks_engine_and_clock_without_the_lock_of_the_collector() -> N
     """A listener that waits for it would hold up the bus."""
     collector: Any = StatusCollector("job", Duration(1000), ManualClock(START))
     asked: list[str] = []
-    known = {"epoch": 3, "is_fenced": False, "unfinished": UnfinishedBatches(THREADS), "time_ms": lambda: 7, "lags": dict}
+    known = {
+        "epoch": 3,
+        "is_fenced": False,
+        "lifecycle": BatchLifecycle(RetryPolicy(), lambda: 0, THREADS),
+        "time_ms": lambda: 7,
+        "lags": dict,
+    }
 
     class Asked:
         """An engine and a clock."""

@@ -1,97 +1,13 @@
-"""The small books of the scheduler: unfinished batches, input infos, jobs of a set (Spark behaviour II1)."""
+"""The small books of the scheduler: input infos, jobs of a set (Spark behaviour II1)."""
 
 from __future__ import annotations
-
-import threading
-from typing import Any
 
 import pytest
 
 from kstream.batch import Job, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
-from kstream.scheduler.completions import UnfinishedBatches
 from kstream.scheduler.input_info_tracker import InputInfoTracker
-from tests.context.test_waiter import NotedCondition
-
-
-def test_nothing_may_be_cleaned_before_a_batch_has_ended() -> None:
-    unfinished = UnfinishedBatches()
-    unfinished.planned(Time(1))
-    assert unfinished.clean_up_to() is None
-
-
-def test_memory_may_be_cleaned_up_to_the_oldest_running_batch() -> None:
-    unfinished = UnfinishedBatches()
-    for n in (1, 2, 3):
-        unfinished.planned(Time(n))
-    unfinished.ended(Time(3), succeeded=True)
-    assert unfinished.clean_up_to() == Time(1)
-    unfinished.ended(Time(1), succeeded=True)
-    assert unfinished.clean_up_to() == Time(2)
-    unfinished.ended(Time(2), succeeded=True)
-    assert unfinished.clean_up_to() == Time(3)
-
-
-def test_a_failed_batch_holds_the_log_but_not_the_memory() -> None:
-    unfinished = UnfinishedBatches()
-    for n in (1, 2):
-        unfinished.planned(Time(n))
-    unfinished.ended(Time(1), succeeded=False)
-    unfinished.ended(Time(2), succeeded=True)
-    assert unfinished.clean_up_to() == Time(2)
-    assert unfinished.all() == {Time(1)}
-
-
-def test_a_batch_that_has_succeeded_after_all_is_unfinished_no_more() -> None:
-    unfinished = UnfinishedBatches()
-    unfinished.planned(Time(1))
-    unfinished.ended(Time(1), succeeded=False)
-    unfinished.ended(Time(1), succeeded=True)
-    assert unfinished.all() == set()
-
-
-def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
-    unfinished = UnfinishedBatches()
-    unfinished.planned(Time(1))
-    assert unfinished.wait_none_running(0.01) is False
-    event: Any = unfinished._none_running
-    event._cond = condition = NotedCondition()
-    answers: list[bool] = []
-    waiter = threading.Thread(target=lambda: answers.append(unfinished.wait_none_running(60)))
-    waiter.start()
-    assert condition.waits.wait(20)
-    unfinished.ended(Time(1), succeeded=False)
-    waiter.join(20)
-    assert answers == [True]
-
-
-def test_a_batch_is_unfinished_in_each_state_until_it_has_succeeded() -> None:
-    unfinished = UnfinishedBatches()
-    assert Time(1) not in unfinished
-    unfinished.planned(Time(1))
-    assert Time(1) in unfinished and Time(2) not in unfinished
-    unfinished.waits(Time(1), between_tries=True)
-    assert Time(1) in unfinished
-    unfinished.ended(Time(1), succeeded=False)
-    assert Time(1) in unfinished
-    unfinished.ended(Time(1), succeeded=True)
-    assert Time(1) not in unfinished
-
-
-@pytest.mark.parametrize("between_tries", [True, False])
-def test_a_retry_that_could_not_start_is_taken_back(between_tries: bool) -> None:
-    unfinished = UnfinishedBatches()
-    unfinished.planned(Time(1))
-    if between_tries:
-        unfinished.waits(Time(1), between_tries=True)
-    else:
-        unfinished.ended(Time(1), succeeded=False)
-    before = unfinished.pending()
-    unfinished.planned(Time(1))
-    assert unfinished.retries == 1
-    unfinished.not_tried(Time(1), between_tries)
-    assert unfinished.retries == 0 and unfinished.pending() == before
 
 
 def test_input_infos_are_kept_by_time_and_stream() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstream import crash_point
-from kstream.batch import InputOutcome
+from kstream.batch import BatchOutcome, InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names, read_log
 from kstream.checkpoint.history import read_ledger
@@ -68,18 +68,18 @@ def test_a_refused_end_that_is_stored_in_the_moment_it_is_kept_leaves_no_failed_
     """The generator's thread may write the completion before the thread that has kept it goes on: success must come last."""
     world, faulty = faulty_world()
     driver = started(world)
-    completions = driver.engine._scheduler.completions
-    keep, stored = completions._keep, list[int]()
+    completions, lifecycle = driver.engine._scheduler.completions, driver.engine.lifecycle
+    keep, stored = lifecycle.refuse, list[int]()
 
-    def keep_and_retry(success: Any) -> None:
-        keep(success)
+    def keep_and_retry(time: Time, outcome: BatchOutcome) -> None:
+        keep(time, outcome)
         faulty.fault = works
-        stored.extend(completion.time.milliseconds for completion in completions.retry())
+        stored.extend(completed.time.milliseconds for completed in completions.retry())
 
-    monkeypatch.setattr(completions, "_keep", keep_and_retry)
+    monkeypatch.setattr(lifecycle, "refuse", keep_and_retry)
     refused(driver, 1)
     assert stored == [FIRST] and read_log(faulty.inner).pending == []
-    assert driver.engine.unfinished.all() == set() and Time(FIRST) not in driver.engine.unfinished
+    assert driver.engine.lifecycle.unfinished() == set() and Time(FIRST) not in driver.engine.lifecycle
     driver.stop()
 
 

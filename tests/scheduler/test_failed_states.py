@@ -308,15 +308,25 @@ def test_without_computing_the_states_of_failed_batches_the_lineage_overflows(mo
 # -- the error of a state
 
 
+def note_errors_of_states(driver: Driver, tries: list[Any]) -> None:
+    """Note the error of the state of each try that fails."""
+    scheduler: Any = driver.engine._scheduler
+    fail = scheduler.fail
+
+    def noting(batch: Any, at_ms: int, reason: str, job_set: Any) -> None:
+        tries.append(job_set.state_error)
+        fail(batch, at_ms, reason, job_set)
+
+    scheduler.fail = noting
+
+
 @pytest.mark.parametrize("by", ["output", "state"])
 def test_an_error_of_the_state_is_told_from_one_of_an_output(by: str) -> None:
     world = World()
     driver = Driver(world, build=job(lazy=True))
     tries: list[Any] = []
     driver.start()
-    scheduler = driver.engine._scheduler
-    tell = scheduler._on_failed_try
-    scheduler._on_failed_try = lambda failed: (tries.append(failed.job_set.state_error), tell(failed))
+    note_errors_of_states(driver, tries)
     if by == "output":
         driver.before_job = lambda _time: (_ for _ in ()).throw(ValueError("the sink is away"))
     else:
@@ -338,7 +348,7 @@ def test_blocks_that_were_lost_with_an_executor_are_no_error_of_the_state() -> N
     world = World()
     driver = Driver(world, build=job(lazy=True)).start()
     tries: list[Any] = []
-    driver.engine._scheduler._on_failed_try = lambda failed: tries.append(failed.job_set.state_error)
+    note_errors_of_states(driver, tries)
     driver.input.rdd = lambda _time, _plan: Lost()  # pyright: ignore
     driver.tick(1)
     driver.stop()

@@ -41,7 +41,7 @@ def test_a_window_of_a_batch_that_failed_before_it_was_made_has_all_its_batches_
 
     driver = Driver(world, build=build).start()
     goes_on(driver, 11)
-    assert {time.milliseconds for time in driver.engine.unfinished.failed()} == {at(4), at(5), at(6)}
+    assert {time.milliseconds for time in driver.engine.lifecycle.failed()} == {at(4), at(5), at(6)}
     away.clear()
     goes_on(driver, 70, records=0)
     driver.stop()
@@ -64,7 +64,7 @@ def test_plans_that_no_failed_batch_looks_back_on_are_forgotten() -> None:
     driver = poisoned(world, 3, window=WIDTH).start()
     goes_on(driver, 30)
     kept = sorted(time.milliseconds for time in driver.input.planned_batches())
-    assert {time.milliseconds for time in driver.engine.unfinished.failed()} == {at(4), at(5), at(6)}
+    assert {time.milliseconds for time in driver.engine.lifecycle.failed()} == {at(4), at(5), at(6)}
     assert [time for time in kept if time <= at(20)] == [at(n) for n in range(1, 7)]
     driver.stop(graceful=False)
 

@@ -97,7 +97,7 @@ def test_of_a_backlog_one_batch_more_is_generated_than_can_run_and_all_are_plann
     world.wait(lambda: len(planned) == 8)
     drain(driver)
     assert submitted(driver) == [at(n) for n in range(1, jobs + 2)]
-    counts = driver.engine.unfinished.counts()
+    counts = driver.engine.lifecycle.counts()
     assert (counts.running, counts.held) == (8, 0), "no failed batch holds them"
     gate.open()
     driver.stop()

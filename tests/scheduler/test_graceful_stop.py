@@ -94,7 +94,7 @@ def held_up(driver: Driver, batches: int = 3) -> threading.Event:
         driver.world.produce(1)
         driver.clock.wait_for_waiters()
         driver.clock.advance(TICK)
-        driver.world.wait(lambda number=number: len(driver.engine.unfinished.open()) >= number)
+        driver.world.wait(lambda number=number: len(driver.engine.lifecycle.open()) >= number)
     return gate
 
 

@@ -292,7 +292,7 @@ def test_streams_remember_as_long_as_the_windows_below_need() -> None:
     def remembered(stream: DStreamNode) -> list[int]:
         return [(t.milliseconds - START) // INTERVAL for t in stream.generated_times]
 
-    driver.engine._generator._clear_metadata(set())
+    driver.engine._generator._clear_metadata()
     assert t10 in [t.milliseconds for t in outer.generated_times]
     assert remembered(outer) == [8, 10]
     assert remembered(inner) == [4, 5, 6, 7, 8, 9, 10]

@@ -158,15 +158,15 @@ def test_a_job_of_a_driver_that_was_stopped_between_its_probe_and_its_submission
     world = World()
     a = started(world)
     a.tick(1)
-    planner, reached, gate = a.engine._generator._planner, threading.Event(), threading.Event()
-    leave_out = planner._leave_out
+    submitter, reached, gate = a.engine._generator._submitter, threading.Event(), threading.Event()
+    leave_out = submitter._leave_out
 
     def stopped(batch: Batch, failed: JobSet | None) -> None:
         reached.set()
         assert gate.wait(30)
         leave_out(batch, failed)
 
-    monkeypatch.setattr(planner, "_leave_out", stopped)
+    monkeypatch.setattr(submitter, "_leave_out", stopped)
     a.tick_only(1)
     assert reached.wait(20)
     another_takes_over_and_the_first_runs_nothing_more(world, a, INTERVAL + 1, gate)

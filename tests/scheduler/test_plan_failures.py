@@ -229,7 +229,7 @@ def test_a_tick_without_jobs_whose_completion_is_not_stored_is_told_and_leaves_n
     driver.wait_error(StorageError)
     assert f"batch {FIRST} ms" in driver.messages()[0]
     driver.tick(1)
-    assert driver.engine._generator._unfinished.wait_none_running(5)
+    assert driver.engine._generator._lifecycle.wait_none_running(5)
     driver.stop()
     again = started(world, build=lambda _h, d: d.output(d.input.window(2, 2)))
     again.stop()

@@ -207,7 +207,7 @@ def test_no_batch_overtakes_those_that_wait_for_a_repair() -> None:
     for _ in range(3):
         driver.tick_only(1)
         driver.engine._generator.drain(PATIENCE)  # pyright: ignore
-    assert scheduler.submitted() == []
+    assert driver.engine.lifecycle.in_hand() == []
     told.set()
     driver.settle()
     driver.stop()
@@ -248,4 +248,4 @@ def test_a_repair_that_meets_an_outage_of_the_store_is_done_later_and_runs_no_ou
     driver.stop()
     assert ran == [at(n) for n in range(1, 5)] and driver.errors == []
     assert sorted(a.time for a in world.attempts) == [at(1), at(2), at(2), at(3), at(4)]
-    assert driver.engine.unfinished.retries == 0
+    assert driver.engine.lifecycle.retries == 0

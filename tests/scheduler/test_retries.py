@@ -53,7 +53,7 @@ def running(world: World, sink: Sink, conf: dict[str, str], **options: Any) -> D
 def fails(driver: Driver, produced: int = 1) -> int:
     """One tick whose batch fails with retries left: the driver waits for its next try."""
     time = driver.tick_only(produced)
-    driver.world.wait(lambda: Time(time) in driver.engine._unfinished.open() - driver.engine._unfinished.in_line())
+    driver.world.wait(lambda: Time(time) in driver.engine._lifecycle.open() - driver.engine._lifecycle.in_line())
     driver.settle()
     return time
 
@@ -401,7 +401,7 @@ def test_listeners_hear_of_the_end_of_a_batch_whose_last_retry_could_not_be_subm
     fails(driver)
     store.down = True
     passes(driver, 2 * INTERVAL)
-    assert Time(FIRST) in driver.engine.unfinished.failed()
+    assert Time(FIRST) in driver.engine.lifecycle.failed()
     (info,) = ends(driver, FIRST)
     assert info.has_failed and info.numRecords() == 1
 
@@ -413,7 +413,7 @@ def test_listeners_hear_of_no_end_of_a_batch_whose_jobs_were_never_submitted() -
     store.down = True
     driver.tick_only(1)
     passes(driver, 3 * INTERVAL)
-    assert Time(FIRST) in driver.engine.unfinished.failed()
+    assert Time(FIRST) in driver.engine.lifecycle.failed()
     assert ends(driver, FIRST) == []
 
 
@@ -426,11 +426,11 @@ def test_a_retry_that_meets_an_outage_of_the_store_uses_no_retry_up(retries: str
     driver.tick_only(1)
     world.wait(lambda: world.attempts)
     driver.settle()
-    reported, tries = len(driver.errors), driver.engine.unfinished.retries
+    reported, tries = len(driver.errors), driver.engine.lifecycle.retries
     store.down, sink.away = True, set()
     passes(driver, away)
-    assert len(driver.errors) == reported and Time(FIRST) in driver.engine.unfinished.all()
-    assert driver.engine.unfinished.retries == tries, "it was not tried"
+    assert len(driver.errors) == reported and Time(FIRST) in driver.engine.lifecycle.unfinished()
+    assert driver.engine.lifecycle.retries == tries, "it was not tried"
     store.down = False
     passes(driver, 2 * INTERVAL)
     assert succeeded(world).count(FIRST) == 1
@@ -446,7 +446,7 @@ def test_a_retry_that_meets_an_outage_longer_than_its_time_is_used_up() -> None:
     store.down = True
     passes(driver, 7 * INTERVAL)
     assert any(isinstance(error, StorageError) for _, error in driver.errors)
-    assert Time(FIRST) in driver.engine.unfinished.failed()
+    assert Time(FIRST) in driver.engine.lifecycle.failed()
 
 
 def test_while_the_store_is_away_one_of_the_batches_that_are_due_looks_and_not_each() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstream import crash_point
-from kstream.batch import KeyHash, StateCheckpoint
+from kstream.batch import BatchOutcome, KeyHash, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, read_log
 from kstream.checkpoint.state_log import stored_states
@@ -187,7 +187,7 @@ def test_a_frozen_driver_that_notes_the_end_first_decides_which_files_are_the_st
 
     def late(time: int) -> None:
         if time == at:
-            PlanLog(world.store, 1).complete(Time(at), 1, 0, {}, {"s0": StateCheckpoint(Time(at), files, 7)})
+            PlanLog(world.store, 1).complete(Time(at), 1, BatchOutcome(0, states={"s0": StateCheckpoint(Time(at), files, 7)}))
 
     second.before_job = late
     second.start()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import Job, PlannedInput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
+from kstream.checkpoint.reader import PlanKey
 from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.transformed_dstreams import ForEachDStream
 from kstream.errors import FencedError, KStreamError
 from kstream.listener import StreamingListenerBus
+from tests.simulator.agreement import of_views, plans_of, with_the_log
 from tests.simulator.history import Attempt, Moved
 from tests.simulator.host import SimulatedEnvironment, SimulatedHost
 from tests.simulator.runtime import SimulatedClock, SimulatedRuntime
@@ -43,6 +45,8 @@ class SimulatedDriver:
         self._graceful = False
         self._data: dict[Time, Mapping[str, Any]] = {}
         self._let_in_at: dict[Time, tuple[int, int]] = {}
+        self._known: set[PlanKey] = set()
+        """The plans of the batches of which its lifecycle has had a record."""
         self.clock = SimulatedClock(schedule.steps, skew_ms)
         self._runtime = SimulatedRuntime(schedule.steps, number)
         self._stop = self._runtime.event()
@@ -174,6 +178,17 @@ class SimulatedDriver:
     def is_succeeded(self) -> bool:
         epochs = [epoch for name in self.schedule.store.files if (epoch := names.parse_epoch(name)) is not None]
         return self.over or self.fenced or self.engine.epoch < max(epochs, default=0)
+
+    def check_agreement(self) -> None:
+        """Note where the lifecycle, its views and the log disagree. Of a driver that has a successor the log says nothing."""
+        history, store, lifecycle = self.schedule.history, self.schedule.store, self.engine.lifecycle
+        wrong = of_views(lifecycle)
+        unfinished = plans_of(lifecycle)
+        self._known |= unfinished.keys()
+        if not self.is_succeeded():
+            completed = {done.time for done in history.done if done.driver == self.number}
+            wrong += with_the_log(unfinished, self._known - unfinished.keys(), store.files, completed, history.given_up)
+        history.disagreements += [f"{self.name}, step {history.steps}: {line}" for line in wrong if len(history.disagreements) < 10]
 
     def point(self, what: str) -> None:
         self.note(what)

@@ -95,6 +95,8 @@ class History:
     reported an error."""
     trouble: list[str] = field(default_factory=list[str])
     """What drivers said went wrong."""
+    disagreements: list[str] = field(default_factory=list[str])
+    """Where the lifecycle of a driver, its views and the log have disagreed, the first ten."""
     steps: int = 0
 
     def next_step(self) -> int:

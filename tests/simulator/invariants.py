@@ -160,6 +160,11 @@ def a_graceful_stop_leaves_nothing(history: History) -> list[str]:
     ]
 
 
+def lifecycle_and_log_agree(history: History) -> list[str]:
+    """After each step the views of a driver's lifecycle are what its records say, and what the log says."""
+    return history.disagreements
+
+
 OUTCOME: tuple[Check, ...] = (
     one_content_per_batch_time,
     no_record_in_two_batches,
@@ -173,6 +178,7 @@ ORDER: tuple[Check, ...] = (
     batch_times_rise,
     who_runs_has_looked,
     what_is_done_stays_done,
+    lifecycle_and_log_agree,
 )
 PROGRESS: tuple[Check, ...] = (a_graceful_stop_leaves_nothing,)
 

@@ -44,6 +44,8 @@ class Scenario:
     conf: Mapping[str, str] = field(default_factory=dict[str, str])
     interval_ms: int = 1000
     chaos_ms: int | None = None
+    agrees: bool = False
+    """Whether the lifecycle, its views and the log of a driver are compared after each of its steps. That takes half of the time."""
 
 
 class Schedule:
@@ -178,6 +180,8 @@ class Schedule:
             for strand in strands.living:
                 if strand.killed:
                     return strand
+            if self.scenario.agrees and strands.current.owner:
+                self.drivers[strands.current.owner - 1].check_agreement()
             if self._chaos and self.rng.random() < self._acts:
                 self._act()
                 continue

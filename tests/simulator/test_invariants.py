@@ -75,6 +75,10 @@ class Told:
         self.history.left[driver] = frozenset(left)
         return self
 
+    def disagrees(self, words: str) -> Told:
+        self.history.disagreements.append(words)
+        return self
+
     def given_up(self, time: int) -> Told:
         self.history.given_up.add(time)
         return self
@@ -132,6 +136,7 @@ BAD: list[tuple[Callable[[History], list[str]], Callable[[], Told], str]] = [
     (inv.what_is_done_stays_done, lambda: Told().run(1).run(1), "ran twice in driver 1"),
     (inv.batches_are_held_in_order, lambda: Told().holds().run(1, error="away").run(2), "batch 2 began in driver 1 before batch 1"),
     (inv.batches_are_held_in_order, lambda: Told().holds().run(1, finish=False).run(2, 2), "batch 2 began in driver 2 before batch 1"),
+    (inv.lifecycle_and_log_agree, lambda: Told().disagrees("the log has batch 1"), "the log has batch 1"),
     (
         inv.a_graceful_stop_leaves_nothing,
         lambda: Told().stops(1, 4, 3),

@@ -17,7 +17,7 @@ STANDSTILLS = Faults(crash=1.0, freeze=12.0, second=6.0, calm=2.0)
 """Several drivers, most of them frozen most of the time."""
 STRAYS = Faults(job=0.3, crash=1.0, freeze=8.0, second=6.0, calm=3.0)
 """Batches fail, and frozen drivers come back after others have gone on."""
-OVERTAKEN = Faults(job=0.4, slow_job=0.5, crash=1.0, freeze=4.0, second=12.0, calm=4.0)
+OVERTAKEN = Faults(job=0.4, slow_job=0.5, crash=1.0, freeze=6.0, second=20.0, calm=4.0)
 """Many jobs fail or take long, drivers stand still, and others take over meanwhile."""
 CUT_OFF = Faults(write=0.25, kinds=("error", "lost"), job=0.3, crash=3.0, freeze=2.0, second=2.0, calm=4.0)
 """Batches fail, and clean-ups are cut off by errors of the store and deaths of drivers."""

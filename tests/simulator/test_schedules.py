@@ -17,20 +17,20 @@ TAKEOVERS = Faults(write=0.1, read=0.05, crash=1.0, freeze=6.0, second=6.0, jump
 """Up to three drivers at once, standing still in the middle of things."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_two_thousand_schedules_of_the_direct_stream_break_nothing() -> None:
     report = simulate(KafkaSource, schedules=2_000, processes=2)
     assert report.schedules == 2_000
     assert report.drivers > 4_000 and report.attempts > report.batches > 20_000  # there was something to break
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_a_thousand_schedules_of_many_drivers_at_once_break_nothing() -> None:
     report = simulate(NumberSource, schedules=1_000, faults=TAKEOVERS, processes=2)
     assert report.drivers > 3_000
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_two_hundred_schedules_of_states_on_executors_that_are_lost_break_nothing() -> None:
     """`python -m tests.simulator --source states --schedules 10000` runs more of them."""
     report = simulate(StatesSource, schedules=200, processes=2)

@@ -55,7 +55,7 @@ class Script(Schedule):
 def is_on_time(driver: Any) -> bool:
     """Whether the missed batches of a driver are planned, and have ended."""
     generator = driver.engine._generator
-    return generator._due._missed is None and not generator._unfinished.open()
+    return generator._due._missed is None and not generator._lifecycle.open()
 
 
 class NoSurroundings:

@@ -187,7 +187,7 @@ def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told
     job.start()
     driver = job.driver
     driver.tick_only(2)
-    driver.world.wait(lambda: driver.engine.unfinished.counts().retrying)
+    driver.world.wait(lambda: driver.engine.lifecycle.counts().retrying)
     driver.settle()
     agrees(job)
     assert statuses(job) == {FIRST: "RETRYING"}
@@ -212,7 +212,7 @@ def test_each_try_of_a_batch_is_counted_before_the_batch_ends(looked_at: Look) -
     seen: list[int] = []
     for tries in (1, 2, 3):
         driver.world.wait(lambda tries=tries: tries_of(job).get(FIRST) == tries)
-        driver.world.wait(lambda: driver.engine.unfinished.counts().retrying == 1)
+        driver.world.wait(lambda: driver.engine.lifecycle.counts().retrying == 1)
         driver.settle()
         seen.append(tries_of(job)[FIRST])
         if tries == 3:
@@ -238,7 +238,7 @@ def test_a_failed_batch_that_succeeds_later_is_counted_once_in_the_timeline(look
     (bucket,) = job.get("timeline")["buckets"]
     assert (bucket["numBatches"], bucket["numFailed"], bucket["numRecords"]) == (1, 1, 1)
     away.clear()
-    while job.driver.engine.unfinished.all():
+    while job.driver.engine.lifecycle.unfinished():
         job.driver.tick_only()
         job.driver.settle()
     agrees_with_the_log(job)
@@ -257,7 +257,7 @@ def test_a_batch_that_runs_is_processing_and_the_next_one_is_queued(looked_at: L
         if time != FIRST:
             return
         job.driver.clock.advance(INTERVAL, wait=False)  # the next batch is planned while this one runs
-        job.driver.world.wait(lambda: len(job.driver.engine.unfinished.all()) == 2)
+        job.driver.world.wait(lambda: len(job.driver.engine.lifecycle.unfinished()) == 2)
         assert job.driver.bus.drain(20)
         job.driver.world.wait(lambda: statuses(job).get(SECOND) == "QUEUED")
         seen.append(statuses(job))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchPlan, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
+from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
@@ -211,7 +211,7 @@ def stored(time_ms: int, counts: list[int | None] | None) -> MemoryFileStore:
     log = PlanLog(store, 1)
     log.write_plan(BatchPlan(Time(time_ms), 1, "n", {0: {"from": 3, "until": 7}}, {0: 4}, Time(0)))
     if counts is not None:
-        log.complete(Time(time_ms), 1, 0, {0: InputOutcome(counts)}, delays=BatchDelays(5, 400))
+        log.complete(Time(time_ms), 1, BatchOutcome(0, {0: InputOutcome(counts)}, delays=BatchDelays(5, 400)))
     return store
 
 

@@ -68,6 +68,6 @@ def test_lines_and_files_are_short_enough_to_read(path: Path) -> None:
 def test_every_picture_of_the_docs_is_small_and_shown() -> None:
     """`python -m integration.pictures` makes them."""
     pictures = sorted((DOCS / "pictures").iterdir())
-    shown = {name for page in DOCS.glob("*.md") for name in re.findall(r"\]\(pictures/([^)]+)\)", text_of(page))}
+    shown = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\]\((?:\.\./)?pictures/([^)]+)\)", text_of(page))}
     assert {path.name for path in pictures} == shown != set()
     assert [path.name for path in pictures if path.stat().st_size > LARGEST_PICTURE] == []

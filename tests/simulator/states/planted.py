@@ -10,7 +10,7 @@ import pytest
 from kstream.batch_time import Time
 from kstream.dstream.stateful_dstream import Recovery, StatefulDStream
 from kstream.scheduler import job_scheduler
-from kstream.scheduler.batch_planner import BatchPlanner
+from kstream.scheduler.batch_submitter import BatchSubmitter
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 
 
@@ -54,7 +54,7 @@ def an_rdd_that_a_submitted_batch_of_a_backlog_holds_is_replaced(patch: pytest.M
 
 
 def all_batches_of_a_backlog_are_generated_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BatchPlanner, "_may_generate", lambda self, time: not self._held.must_wait(time, self.to_come, self._failed.holding))
+    patch.setattr(BatchSubmitter, "_may_generate", lambda self, time: not self._lifecycle.must_wait(time))
 
 
 def a_batch_does_not_wait_for_a_state_that_is_being_written(patch: pytest.MonkeyPatch) -> None:
