@@ -27,7 +27,21 @@ COMMANDS = tuple(f"kstream {name}" for name in ("checkpoint", "doctor", "history
 """What a page shows that can be run as it stands: a job to run is none of them."""
 
 FAILS_ONCE = '''
+from kstream.sinks.database import OnceOutput
+
 tries = []
+written_by_once = OnceOutput.run
+
+
+def run_and_fail_once(self, batch, rdd, partitions):
+    """Write a batch by `once`, and fail after its first try."""
+    written_by_once(self, batch, rdd, partitions)
+    tries.append((self.name, batch.time.milliseconds))
+    if tries.count(tries[-1]) == 1:
+        raise ConnectionError("the connection was lost after the commit")
+
+
+OnceOutput.run = run_and_fail_once
 
 
 def fails_once(write):
@@ -98,7 +112,9 @@ def written_twice(text: str) -> str:
     """The program of the page about outputs, in which each write fails once after its commit, so that a retry writes again."""
     output = re.compile(r"^(\w+\.foreach(?:RDD|Batch))\((to_\w+)\)$", re.MULTILINE)
     outputs = {name for _, name in output.findall(text)}
-    assert len(outputs) == text.count("\ndef to_") == 6
+    assert len(outputs) == text.count("\ndef to_") == 4
+    outputs |= set(re.findall(r'name="(\w+)"\)\)$', text, re.MULTILINE))
+    assert len(outputs) == 6
     return FAILS_ONCE + output.sub(r"\1(fails_once(\2))", text) + f"\nOUTPUTS = {outputs!r}" + WRITTEN_TWICE
 
 

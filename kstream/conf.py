@@ -117,7 +117,8 @@ _CHECKPOINT_AND_RESTART = (
         "Permissions for a restart, separated by commas. `dropped:NAME`: forget the offsets of a stream that the job no longer has. "
         "`topics:NAME`: let a stream read none of the topics that it has offsets of. "
         "`interval:MS`: change the batch interval after batch MS, the last one. "
-        "`window:ID`: begin a window with an inverse anew, because its duration has changed.",
+        "`window:ID`: begin a window with an inverse anew, because its duration has changed. "
+        "`output:NAME`: let pending batches end without an output that the job no longer has.",
     ),
     Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
     Entry(

@@ -37,6 +37,8 @@
     │   ├── GraphNotRestoredError     the graph that recovery=graph has stored cannot be restored
     │   ├── MissingPlanError          a plan was removed, and the records of its batch are in no other plan
     │   ├── StreamVanishedError       offsets are stored of a stream that the job no longer has
+    │   ├── OutputVanishedError       a pending batch needs an output that the job no longer has
+    │   ├── OutputChangedError        what an output has written does not fit the batch, or the checkpoint
     │   ├── TopicsChangedError        a stream reads none of the topics whose offsets are stored for it
     │   └── NotRecoverableError       an input cannot be restored at all (queueStream)
     ├── FencedError                   another driver has taken this checkpoint
@@ -277,6 +279,14 @@ class MissingPlanError(CheckpointError):
 
 class StreamVanishedError(CheckpointError):
     """The checkpoint has offsets of streams that the job no longer has. Facts: path, streams (their names in words `dropped:…`)."""
+
+
+class OutputVanishedError(CheckpointError):
+    """A pending batch was planned for an output that the job no longer has. Facts: path, outputs."""
+
+
+class OutputChangedError(CheckpointError):
+    """An exactly-once output has found in its sink what does not fit the batch or the checkpoint. Facts: output, time (of the batch)."""
 
 
 class TopicsChangedError(CheckpointError):

@@ -1,4 +1,7 @@
-"""On a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--cluster standalone] …`."""
+"""On a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--cluster standalone] …`.
+
+With `--database sqlite|postgresql` it also writes each record by `once`.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,18 @@ def a_store(kind: str, directory: Path) -> Iterator[tuple[str | None, dict[str, 
         yield None, {}
 
 
+@contextmanager
+def a_database(kind: str | None, directory: Path) -> Iterator[str]:
+    """File or URL of a new database of that kind, for the length of a with block; "" for none."""
+    if kind == "postgresql":
+        from integration.postgres_server import running_postgres
+
+        with running_postgres() as postgres:
+            yield postgres.url
+    else:
+        yield str(directory / "sink.db") if kind == "sqlite" else ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=36)
@@ -40,22 +55,24 @@ def main() -> int:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], help="to which the driver writes every record exactly once")
     add_cluster_option(parser)
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
-    kills = plan_kills(options.kills, options.seed)
+    kills = plan_kills(options.kills, options.seed, options.database is not None)
     directory = Path(tempfile.mkdtemp(prefix="exactness-"))
     with (
         running_broker(directory / "broker") as broker,
         a_store(options.checkpoint, directory) as (checkpoint, environment),
         running_master(options.cluster, directory) as master,
+        a_database(options.database, directory) as database,
     ):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, PARTITIONS)
         conf = {**master.settings_with(environment), **dict(setting.split("=", 1) for setting in options.conf)}
         environment = {**environment, **master.environment}
         campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
-        campaign.refusals, campaign.endure = options.refusals, options.refusals > 0
+        campaign.refusals, campaign.endure, campaign.database = options.refusals, options.refusals > 0, database
         verdict = campaign.run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")

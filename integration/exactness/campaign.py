@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from integration.exactness.database import DIE_IN_WRITE, breaches_of, places
 from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
 from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD
 
-RANDOM = "random"
+RANDOM, IN_WRITE = "random", "in-write"
 PARTITIONS = 2
 PATIENT_STOP = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.streaming.gracefulStopTimeout": "100s"}
 """The last driver is to end with nothing left undone, also on a busy machine: what it leaves is no breach, but cannot be judged."""
@@ -28,7 +29,8 @@ PATIENT_STOP = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.strea
 
 @dataclass(frozen=True)
 class Kill:
-    """One death: at the nth pass of a crash point, or so many seconds after the driver has started."""
+    """One death: at the nth pass of a crash point, in the nth write of a worker to a database, or so many seconds after the driver has
+    started."""
 
     point: str
     nth: int = 1
@@ -38,10 +40,13 @@ class Kill:
         return f"{self.point} after {self.after_s:.2f} s" if self.point == RANDOM else f"{self.point} (pass {self.nth})"
 
 
-def plan_kills(count: int, seed: int) -> list[Kill]:
-    """Every crash point equally often, at a different pass each time, and random moments in between; shuffled."""
+def plan_kills(count: int, seed: int, in_write: bool = False) -> list[Kill]:
+    """Every crash point equally often, at a different pass each time, and random moments in between; shuffled.
+
+    `in_write`: and in the middle of a write to the database, as often.
+    """
     rng = random.Random(seed)
-    points = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else [])]
+    points = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else []), *([IN_WRITE] if in_write else [])]
     kills = [Kill(point, nth=rng.randint(1, 5), after_s=rng.uniform(0, 3)) for point in (points[i % len(points)] for i in range(count))]
     rng.shuffle(kills)
     return kills
@@ -72,11 +77,19 @@ class Campaign:
     """Whether the driver goes on after a batch that failed; else it ends with the error, as most users' programs do."""
     refusals: int = 0
     """How often the sink refuses every fifth batch."""
+    database: str = ""
+    """File or URL of a database to which the driver writes every record, too."""
+    last_conf: dict[str, str] = field(default_factory=dict)
+    """Settings of the last driver that differ from those before."""
 
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
         fed = self.kill_all(kills)
-        return judge(self.directory, fed, round(self.interval * 1000), self.window, self.conf.get(FAILED_BATCH) == HOLD)
+        holds = self.conf.get(FAILED_BATCH) == HOLD or bool(self.database)  # the output to a database is ordered
+        verdict = judge(self.directory, fed, round(self.interval * 1000), self.window, holds)
+        if self.database:
+            verdict.breaches += breaches_of(self.database, places(fed))
+        return verdict
 
     def kill_all(self, kills: list[Kill]) -> dict[int, int]:
         """Blocks until all kills are done and the last driver has drained the topic; the number of records by partition."""
@@ -91,11 +104,11 @@ class Campaign:
 
     # -- drivers
 
-    def _start_driver(self, crash_at: str | None) -> subprocess.Popen[bytes]:
+    def _start_driver(self, crash_at: str | None, in_write: int = 0) -> subprocess.Popen[bytes]:
         options = {
             "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
             "window": self.window, "conf": {**PATIENT_STOP, **self.conf},
-            "params": self.params, "endure": self.endure, "refusals": self.refusals,
+            "params": self.params, "endure": self.endure, "refusals": self.refusals, "database": self.database,
             **({} if self.checkpoint is None else {"checkpoint": self.checkpoint}),
         }  # fmt: skip
         path = self.directory / "options.json"
@@ -104,6 +117,8 @@ class Campaign:
         environment.update(self.environment)
         if crash_at is not None:
             environment[crash_point.VARIABLE] = crash_at
+        if in_write:
+            environment[DIE_IN_WRITE] = str(in_write)
         with open(self.directory / "driver.log", "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "integration.exactness.job", str(path)],
@@ -111,8 +126,8 @@ class Campaign:
             )  # fmt: skip
 
     def _kill_once(self, kill: Kill) -> None:
-        crash_at = None if kill.point == RANDOM else f"{kill.point}:{kill.nth}"
-        driver = self._start_driver(crash_at)
+        crash_at = None if kill.point in (RANDOM, IN_WRITE) else f"{kill.point}:{kill.nth}"
+        driver = self._start_driver(crash_at, kill.nth if kill.point == IN_WRITE else 0)
         try:
             if kill.point == RANDOM:
                 self._wait_started(driver)
@@ -132,6 +147,7 @@ class Campaign:
     def _drain(self, ends: dict[int, int]) -> None:
         """A last driver, whose sink refuses nothing, runs until everything fed was read and a whole window later, then gets SIGTERM."""
         (self.directory / "accepts").touch()
+        self.conf = {**self.conf, **self.last_conf}
         driver = self._start_driver(None)
         try:
             self._wait(driver, lambda: self._read_up_to() == ends, "read to the end")

@@ -142,6 +142,9 @@ class BatchPlan:
             stray plan: a fenced driver made it and never submitted it.
         void: whether this is a tombstone. The plan of this batch time could not be written, and no job runs for it.
         names: the names of the streams that have one, by stream id. A stream with neither a name nor a plan in this batch is None here.
+        outputs: the names of the outputs for which the checkpoint stores data (see `Output`).
+        parallelism: Spark's default parallelism in the driver that made the plan, if an output needs each try of a batch to divide its
+            records in the same way; else None.
     """
 
     time: Time
@@ -153,6 +156,8 @@ class BatchPlan:
     after: Time = _BEFORE_ALL
     void: bool = False
     names: Mapping[int, str | None] = field(default_factory=dict[int, str | None])
+    outputs: Sequence[str] = ()
+    parallelism: int | None = None
 
     @property
     def streams(self) -> Mapping[int, str | None]:
@@ -219,9 +224,11 @@ class BatchOutcome:
         inputs: the report of each input about the batch, by stream id.
         states: the checkpoints of state that the completion names, by the id of the state stream.
         delays: of the batch; None if it had no jobs.
+        outputs: what outputs store with the completion, by the name of the output.
     """
 
     at_ms: int
     inputs: Mapping[int, InputOutcome] = field(default_factory=dict[int, InputOutcome])
     states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
     delays: BatchDelays | None = None
+    outputs: Mapping[str, Json] = field(default_factory=dict[str, Json])

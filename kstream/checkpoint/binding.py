@@ -21,8 +21,9 @@ DROPPED = "dropped:"
 TOPICS = "topics:"
 INTERVAL = "interval:"
 WINDOW = "window:"
+OUTPUT = "output:"
 """The beginnings of the words of `recovery.allow`. A stream's name follows; after `interval:` a batch time in ms, after `window:` the id of
-a state."""
+a state, after `output:` the name of an output."""
 
 
 @dataclass(frozen=True, slots=True)

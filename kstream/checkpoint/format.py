@@ -152,10 +152,14 @@ def _corrupt(path: str, reason: str) -> CorruptRecordError:
 
 
 def plan_fields(plan: BatchPlan) -> dict[str, Any]:
-    """Return the plan as JSON values. There is a field `names` only if `plan.names` is not empty."""
+    """Return the plan as JSON values. There is a field `names`, `outputs` or `parallelism` only if the plan has such."""
     stream_names = {"names": {str(k): v for k, v in plan.names.items()}} if plan.names else {}
+    outputs = {"outputs": list(plan.outputs)} if plan.outputs else {}
+    parallelism = {} if plan.parallelism is None else {"parallelism": plan.parallelism}
     return {
         **stream_names,
+        **outputs,
+        **parallelism,
         "time": plan.time.milliseconds,
         "epoch": plan.epoch,
         "nonce": plan.nonce,
@@ -179,6 +183,8 @@ def plan_of(fields: Fields) -> BatchPlan:
         after=Time(fields["after"]),
         void=fields["void"],
         names={int(k): v for k, v in fields.get("names", {}).items()},
+        outputs=tuple(fields.get("outputs", ())),
+        parallelism=fields.get("parallelism"),
     )
 
 

@@ -30,6 +30,7 @@ class Completion:
         skipped: the records that the batch has left out.
         delays: of the batch; None if it had no jobs, or if an older kstream has written the record.
         num_bytes: stream number → the bytes of its records, estimated; only of streams for which they are known.
+        outputs: name of an output → what it has stored with the completion.
     """
 
     at_ms: int
@@ -39,6 +40,7 @@ class Completion:
     skipped: Sequence[SkippedRecord]
     delays: BatchDelays | None = None
     num_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    outputs: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def _completion_of(fields: format.Fields) -> Completion:
     counts = {int(stream): found for stream, found in fields.get("counts", {}).items()}
     skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
     num_bytes = {int(stream): found for stream, found in fields.get("bytes", {}).items()}
-    return Completion(moment(fields["at"]), fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes)
+    outputs = dict(fields.get("outputs", {}))
+    return Completion(moment(fields["at"]), fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes, outputs)
 
 
 def losses_of(outcome: BatchOutcome) -> dict[str, list[Mapping[str, Json]]]:
@@ -95,6 +98,7 @@ def found_fields(outcome: BatchOutcome) -> dict[str, object]:
         "bytes": {str(stream): found.num_bytes for stream, found in inputs if found.num_bytes is not None},
         "states": states_fields(outcome.states) if outcome.states else {},
         "delays": delays_fields(outcome.delays) if outcome.delays is not None else [],
+        "outputs": dict(outcome.outputs),
     }
     return {name: value for name, value in fields.items() if value}
 

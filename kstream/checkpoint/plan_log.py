@@ -76,6 +76,15 @@ def epoch_taken_ms(store: FileStore, epoch: int) -> int:
     return format.decode("epoch", store.read(name), store.path(name), lambda fields: moment(fields["at"]), {"epoch": epoch})
 
 
+def nonce_of_epoch(store: FileStore, epoch: int) -> str:
+    """Return the random text with which a driver has taken an epoch. That of the first epoch identifies the checkpoint.
+
+    Blocks: one read. CorruptRecordError, StorageError.
+    """
+    name = names.epoch(epoch)
+    return format.decode("epoch", store.read(name), store.path(name), lambda fields: str(fields["nonce"]), {"epoch": epoch})
+
+
 def _newest_or(store: FileStore, known: int) -> int:
     """Return the newest epoch, for a message; `known` if the store fails now."""
     try:

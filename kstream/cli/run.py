@@ -39,7 +39,8 @@ logger = logging.getLogger(__name__)
     metavar="WORD",
     help="dropped:NAME forgets the offsets of a stream that the job no longer has. topics:NAME lets a stream read none of the topics that "
     "it has offsets of; those offsets are kept. NAME is the stream's name, else its number. interval:MS is --interval-changed-at MS. "
-    "window:ID begins a window with an inverse anew, because its duration has changed; ID is that of its state, as the error names it.",
+    "window:ID begins a window with an inverse anew, because its duration has changed; ID is that of its state, as the error names it. "
+    "output:NAME lets pending batches end without an output that the job no longer has.",
 )
 @click.option(
     "--interval-changed-at",

@@ -10,6 +10,7 @@ One idea: this room puts the others together. The files:
     changed_interval     the rules of a start with another batch interval than the checkpoint has
     changed_window       the rules of a start with another duration of a window with an inverse than its stored totals have
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
+    restored_outputs     lets the outputs of a job take over from an earlier driver, at a start
     engine               Engine: starts and stops the parts of a running context in their order
     checked_settings     the check of all settings of a context, before anything of it is made
     status               the status of this driver, and its record in the checkpoint

@@ -12,6 +12,7 @@ from kstream.checkpoint import BatchLog, LogContents, Meta, PlanLog, read_log, t
 from kstream.checkpoint.binding import (
     DROPPED,
     INTERVAL,
+    OUTPUT,
     TOPICS,
     Binding,
     Names,
@@ -38,6 +39,7 @@ from kstream.errors import (
     CorruptRecordError,
     MissingPlanError,
     NotRecoverableError,
+    OutputVanishedError,
     StreamVanishedError,
     TopicsChangedError,
 )
@@ -170,15 +172,18 @@ class CheckpointOpener:
         binding = bind(newest.streams, now)
         plan = renumbered(newest, binding.matched, now)
         streams = [stream for stream in self._graph.active_inputs() if stream.id in plan.inputs]
+        if set(newest.outputs) - set(self._graph.output_names()):
+            return False
         try:
             return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decoded(plan), None) for s in streams)
         except (NotRecoverableError, CorruptRecordError):  # `_check_streams` raises it again, unless this is a stray plan
             return False
 
     def _check_streams(self, contents: LogContents) -> Binding:
-        """Bind the stored streams to those of this job. Words of `recovery.allow` prevent the first two errors.
+        """Bind the stored streams to those of this job, and check its outputs. Words of `recovery.allow` prevent the first three errors.
 
         Raises:
+            OutputVanishedError: a pending batch needs an output that the job lacks.
             StreamVanishedError: the job lacks a stream whose offsets are stored.
             TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
             NotRecoverableError: the stored data of a stream belongs to another kind of input.
@@ -196,7 +201,26 @@ class CheckpointOpener:
                 streams=lost,
             )
         self._check_topics(rebound(contents, binding.now), binding)
+        self._check_outputs(contents)
         return binding
+
+    def _check_outputs(self, contents: LogContents) -> None:
+        """Raise OutputVanishedError if a pending batch needs an output that this job lacks, unless `recovery.allow` permits it."""
+        refused = [name for name in self._vanished_outputs(contents) if OUTPUT + name not in self._allowed()]
+        if refused:
+            option = " ".join(f"--allow {OUTPUT}{name}" for name in refused)
+            raise OutputVanishedError(
+                f"{self._store.url} has pending batches for outputs that this job lacks: {', '.join(refused)}. Put them back, under the "
+                "name they had. Or, if these batches shall not be written there: "
+                f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join(OUTPUT + name for name in refused)}.",
+                path=self._store.url,
+                outputs=refused,
+            )
+
+    def _vanished_outputs(self, contents: LogContents) -> list[str]:
+        """Return the names of outputs for which a pending batch was planned, and which this job lacks."""
+        planned = {name for time in contents.pending for name in contents.plans[time].outputs}
+        return sorted(planned - set(self._graph.output_names()))
 
     def _check_topics(self, contents: LogContents, binding: Binding) -> None:
         """Raise TopicsChangedError if a stream reads nothing of its stored data, unless `recovery.allow` permits it."""
@@ -226,6 +250,7 @@ class CheckpointOpener:
         """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
         needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
         needed |= self._begun_anew
+        needed |= {OUTPUT + name for name in self._vanished_outputs(contents)}
         needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
         if contents.meta is not None and contents.meta.after is not None:
             needed.add(f"{INTERVAL}{contents.meta.after.milliseconds}")

@@ -17,6 +17,7 @@ from kstream.checkpoint import BatchLog, NoLog
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.context.checkpoint_opener import CheckpointOpener, OpenedCheckpoint
+from kstream.context.restored_outputs import restore_outputs
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
@@ -182,6 +183,7 @@ class Engine:
         if self._received is not None:
             self._received.start(partial(self._scheduler.report_error, "a receiver does not start"))
         contents = opened.contents
+        restore_outputs(self._graph, self._store, self.epoch, contents)
         if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
             self._jump(contents.last_planned)
             self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
@@ -395,7 +397,7 @@ class Engine:
     def _wire(self, opened: OpenedCheckpoint) -> None:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
         log = opened.log
-        retry = self._retry.with_order() if any(output.is_ordered for output in self._graph.output_streams) else self._retry
+        retry = self._retry.with_order() if any(output.is_ordered for output in self._graph.outputs()) else self._retry
         self._lifecycle = lifecycle = BatchLifecycle(retry, self._clock.monotonic_ms, self._runtime)
         self._lags = InputLags(lifecycle.unfinished, None if opened.contents is None else opened.contents.last_planned)
         self._states = states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))

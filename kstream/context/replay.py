@@ -19,6 +19,7 @@ from kstream.checkpoint.binding import mappings, renumbered
 from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.checkpoint.skip_request import by_stream
 from kstream.dstream import DStreamGraph
+from kstream.dstream.output import OutputBatch
 from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, IntervalChangedError, in_a_line
 from kstream.scheduler.job_scheduler import JobEnvironment
@@ -125,6 +126,14 @@ class Replayer:
                 key="job",
                 value=str(states[0].creation_site),
             )
+        outputs = graph.output_names()
+        if outputs and shadow is None:
+            raise ConfigurationError(
+                f"output {outputs[0]} writes each batch exactly once, and a replay would write it again. Let the replay write to files "
+                "(--sink shadow)",
+                key="job",
+                value=outputs[0],
+            )
         self._changed_after = contents.meta.after
         graph.initialize(contents.meta.zero_time)
         for number, output in enumerate(graph.output_streams):
@@ -194,7 +203,7 @@ class Replayer:
         error: Exception | None = None
         try:
             with self._environment.for_generation(time):
-                jobs = self._graph.generate_jobs(time)
+                jobs = self._graph.generate_jobs(OutputBatch(time, batch.plan.epoch, is_first_try=False))
             for job in jobs:
                 with self._environment.for_job(job):
                     job.run()

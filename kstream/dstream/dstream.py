@@ -17,6 +17,7 @@ from kstream.batch_time import BatchTime, Duration, Time
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.arguments import as_duration, check_function, check_inverse, with_batch_time, with_time_and_key
 from kstream.dstream.base import DStreamBase, T_co, node_of
+from kstream.dstream.output import Output
 from kstream.dstream.recipe import on_workers, recorded
 from kstream.dstream.state_dstreams import MapWithStateDStreamImpl, StateDStream
 from kstream.dstream.state_spec import StateSpec, check_spec
@@ -150,8 +151,7 @@ class DStream(DStreamBase[T_co]):
     @recorded
     def countByValue(self) -> DStream[tuple[T_co, int]]:
         """Return a stream of (value, its count) for each distinct record of a batch, in Spark's default number of partitions."""
-        partitions = self._node.default_partitions
-        return self._each("countByValue", lambda rdd: rdd.map(fn.with_one).reduceByKey(operator.add, partitions(None)))
+        return self._by_key("countByValue", None, lambda rdd, partitions: rdd.map(fn.with_one).reduceByKey(operator.add, partitions))
 
     @recorded
     def union(self, other: DStream[U]) -> DStream[T_co | U]:
@@ -367,8 +367,7 @@ class DStream(DStreamBase[T_co]):
         combine: Callable[..., Any] = func
         reduced: DStream[Any] = self.reduceByKey(combine, numPartitions)
         if invFunc is not None:
-            partitions = self._node.default_partitions(numPartitions)
-            return DStream(ReducedWindowedDStream(reduced._node, combine, invFunc, window, slide, partitions, filterFunc))
+            return DStream(ReducedWindowedDStream(reduced._node, combine, invFunc, window, slide, numPartitions, filterFunc))
         reduced = reduced.window(window, slide).reduceByKey(combine, numPartitions)
         return reduced if filterFunc is None else reduced.filter(filterFunc)
 
@@ -432,7 +431,7 @@ class DStream(DStreamBase[T_co]):
         partitions = self._node.default_partitions
 
         def group(time: Time, rdd: RDD[Any]) -> RDD[Any]:
-            return fn.group_with_time(rdd, time.milliseconds, partitions(numPartitions))
+            return fn.group_with_time(rdd, time.milliseconds, partitions(numPartitions, time))
 
         grouped: DStream[Any] = DStream(TransformedDStream([self._node], group, "groupByKey", RddOrigin.OPERATOR))
         return grouped.window(windowDuration, slideDuration).reduceByKey(operator.add, numPartitions).mapValues(fn.in_order_of_time)
@@ -483,8 +482,7 @@ class DStream(DStreamBase[T_co]):
         initial: Any = initialRDD
         if initial is not None and not hasattr(initial, "ctx"):
             initial = self._node.ssc.sparkContext.parallelize(list(initial))
-        partitions = self._node.default_partitions(numPartitions)
-        return DStream(StateDStream(self._node, with_time_and_key(updateFunc), partitions, initial))
+        return DStream(StateDStream(self._node, with_time_and_key(updateFunc), numPartitions, initial))
 
     @recorded
     def mapWithState(self: DStream[tuple[Any, Any]], spec: StateSpec) -> MapWithStateDStream[Any]:
@@ -509,7 +507,7 @@ class DStream(DStreamBase[T_co]):
     # -- output operations
 
     @recorded
-    def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[BatchTime, RDD[T_co]], Any]) -> None:
+    def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[BatchTime, RDD[T_co]], Any] | Output) -> None:
         """Run a function on the RDD of each batch, in a job thread: an output operation.
 
             stream.foreachRDD(lambda time, rdd: write(time.milliseconds, rdd.collect()))
@@ -518,11 +516,12 @@ class DStream(DStreamBase[T_co]):
             func: func(rdd) or func(time, rdd), on the driver. `time` is a BatchTime: a datetime in local time without a zone, as in
                 pyspark, with `milliseconds`. Use `time.milliseconds` as the key of idempotent writes: local time repeats when clocks are
                 set back. An error fails the batch, and so does the return of a generator, a coroutine, a `map` or a `filter`.
+                Or an output such as `kstream.sinks.once(…)`.
 
         Raises:
             TypeError: `func` takes neither form, or is a generator or coroutine function.
         """
-        self._output("foreachRDD", with_batch_time(func, 1))
+        self._output("foreachRDD", func if isinstance(func, Output) else with_batch_time(func, 1))
 
     @recorded
     def pprint(self, num: int = 10) -> None:
@@ -548,7 +547,7 @@ class DStream(DStreamBase[T_co]):
 
     # -- how operators make streams
 
-    def _output(self, name: str, func: Callable[[Time, RDD[Any]], object], *, own: bool = False) -> None:
+    def _output(self, name: str, func: Callable[[Time, RDD[Any]], object] | Output, *, own: bool = False) -> None:
         """Add an output operation. `own`: `func` is a function of kstream; see `ForEachDStream`."""
         self._node.ssc.graph.add_output_stream(ForEachDStream(self._node, func, name, own=own))
 
@@ -560,7 +559,8 @@ class DStream(DStreamBase[T_co]):
     def _by_key(self, name: str, numPartitions: int | None, func: Callable[[RDD[Any], int], RDD[Any]]) -> DStream[Any]:
         """Return a stream of `func(rdd, number of partitions)` for each batch."""
         partitions = self._node.default_partitions
-        return self._each(name, lambda rdd: func(rdd, partitions(numPartitions)))
+        node = TransformedDStream([self._node], lambda time, rdd: func(rdd, partitions(numPartitions, time)), name, RddOrigin.OPERATOR)
+        return DStream(node)
 
     def _with(
         self, other: DStream[Any], name: str, numPartitions: int | None, func: Callable[[RDD[Any], RDD[Any], int], RDD[Any]]
@@ -568,7 +568,7 @@ class DStream(DStreamBase[T_co]):
         """Return a stream of `func(rdd, other's rdd, number of partitions)` for each batch."""
         partitions = self._node.default_partitions
         parents = [self._node, node_of(other)]
-        joined = TransformedDStream(parents, lambda _time, a, b: func(a, b, partitions(numPartitions)), name, RddOrigin.OPERATOR)
+        joined = TransformedDStream(parents, lambda time, a, b: func(a, b, partitions(numPartitions, time)), name, RddOrigin.OPERATOR)
         return DStream(joined)
 
     def _checked_window(self, window: float | Duration, slide: float | Duration | None) -> tuple[Duration, Duration]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import InputOutcome, Job
+from kstream.batch import BatchPlan, InputOutcome, Job
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
 from kstream.dstream.node import DStreamNode, in_order
+from kstream.dstream.output import Output, OutputBatch
 from kstream.dstream.ports import Placement
 from kstream.dstream.recipe import Recorder
 from kstream.dstream.stateful_dstream import Recovery, StatefulDStream, oldest_required_batches
@@ -40,6 +41,9 @@ class DStreamGraph:
         """The batches that have not succeeded and that this driver may still run or try again."""
         self.newest_generated: Time | None = None
         """The newest batch that was generated; None before the first. Any thread may read it."""
+        self._parallelism: Mapping[Time, int] = {}
+        """The default parallelism of the earlier drivers that planned these batches, if it is kept."""
+        self._own_parallelism: int | None = None
         self._required: dict[tuple[Time, Duration], RequiredBatches] = {}
         """What `required` has returned since the last clean-up."""
         self.recorder = Recorder()
@@ -74,6 +78,42 @@ class DStreamGraph:
     def output_streams(self) -> list[ForEachDStream]:
         """All output operations, in order of creation."""
         return list(self._outputs)
+
+    def outputs(self) -> list[Output]:
+        """Return the outputs that take part in the life of a batch, in order of creation."""
+        return [stream.output for stream in self._outputs if stream.output is not None]
+
+    @property
+    def keeps_layout(self) -> bool:
+        """Whether each try of a batch must divide its records in the same way."""
+        return any(output.keeps_layout for output in self.outputs())
+
+    def keep_parallelism(self, plans: Iterable[BatchPlan]) -> int | None:
+        """Divide the batches of these plans as the drivers did that made them. Called once, at a start.
+
+        Returns:
+            Spark's default parallelism now, which new plans store; None if no output needs it.
+        """
+        if self.keeps_layout:
+            self._parallelism = {plan.time: plan.parallelism for plan in plans if plan.parallelism is not None}
+            self._own_parallelism = self._outputs[0].ssc.sparkContext.defaultParallelism
+        return self._own_parallelism
+
+    def parallelism_of(self, time: Time) -> int | None:
+        """Return the default parallelism of the driver that planned a batch; None if it is not kept."""
+        return self._parallelism.get(time, self._own_parallelism)
+
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of these outputs.
+
+        Raises:
+            ConfigurationError: two of them have the same name.
+        """
+        names = tuple(output.name for output in self.outputs())
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise ConfigurationError(f"two outputs are named {twice[0]!r}: give them different names", key="name", value=twice[0])
+        return names
 
     def in_order(self) -> list[DStreamNode]:
         """Return all streams that an output depends on, and the outputs, each before its parents."""
@@ -165,13 +205,13 @@ class DStreamGraph:
         """Note that a batch is generated, or runs without jobs. The JobGenerator's thread."""
         self.newest_generated = time if self.newest_generated is None else max(time, self.newest_generated)
 
-    def generate_jobs(self, time: Time) -> list[Job]:
-        """Return the jobs of a batch, one for each output that slides at `time`. The JobGenerator's thread.
+    def generate_jobs(self, batch: OutputBatch) -> list[Job]:
+        """Return the jobs of a batch, one for each output that slides at its time. The JobGenerator's thread.
 
-        The inputs must have their plans for `time` (`remember_plan`). An error of a stream or of a user's function is raised.
+        The inputs must have their plans of the batch (`remember_plan`). An error of a stream or of a user's function is raised.
         """
-        self.reaches(time)
-        jobs = (output.generate_job(time, index) for index, output in enumerate(self._outputs))
+        self.reaches(batch.time)
+        jobs = (output.generate_job(batch, index) for index, output in enumerate(self._outputs))
         return [job for job in jobs if job is not None]
 
     def outcomes(self, time: Time) -> dict[int, InputOutcome]:

@@ -238,6 +238,14 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return "fail"
 
     @property
+    def tasks_report(self) -> bool:
+        """Whether the tasks of a batch may report more than counts: losses, or records that were left out.
+
+        Then each partition of a batch is computed that runs again, also one whose output is written already.
+        """
+        return True
+
+    @property
     def tolerates_record_errors(self) -> bool:
         """Whether this input has an errors policy, so that operators on its records leave out a record for which they fail."""
         return False

@@ -265,9 +265,20 @@ class DStreamNode(ABC):
             )
         self.checkpoint_duration = interval
 
-    def default_partitions(self, given: int | None) -> int:
-        """Return the number of partitions after a shuffle: `given`, or else Spark's default parallelism."""
-        return self.ssc.sparkContext.defaultParallelism if given is None else given
+    def default_partitions(self, given: int | None, time: Time, first: int | None = None) -> int:
+        """Return the number of partitions after a shuffle in a batch.
+
+        Args:
+            given: by the user; None uses Spark's default parallelism: that of the driver that planned the batch, if it is kept.
+            time: the batch.
+            first: Spark's default parallelism if it is not kept; None uses that of this moment.
+        """
+        if given is not None:
+            return given
+        kept = self.ssc.graph.parallelism_of(time)
+        if kept is not None:
+            return kept
+        return self.ssc.sparkContext.defaultParallelism if first is None else first
 
 
 def in_order(outputs: Iterable[DStreamNode]) -> list[DStreamNode]:

@@ -90,6 +90,15 @@ class StreamGraph(Protocol):
         """The newest batch that was generated; None before the first. Any thread."""
         ...
 
+    @property
+    def keeps_layout(self) -> bool:
+        """Whether each try of a batch must divide its records in the same way."""
+        ...
+
+    def parallelism_of(self, time: Time) -> int | None:
+        """Return the default parallelism of the driver that planned a batch; None if it is not kept."""
+        ...
+
     def required(self, time: Time, remember: Duration) -> RequiredBatches:
         """Return the batches whose RDDs and plans a stream keeps when those up to `time` have ended.
 

@@ -234,6 +234,11 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     def _blocks(self) -> ReceivedBlocks | NoReceivedBlocks:
         return self.services.received_blocks
 
+    @property
+    def tasks_report(self) -> bool:
+        """Whether the policy lets a batch succeed without some of its blocks."""
+        return self._on_data_loss() != FAIL
+
     def _on_data_loss(self) -> str:
         return SKIP if self.services.tolerate_loss else self.ssc.settings.get(ON_DATA_LOSS)
 

@@ -38,10 +38,11 @@ class StateDStream(StatefulDStream):
     key_hash = KeyHash.PYSPARK
     operator = "updateStateByKey"
 
-    def __init__(self, parent: DStreamNode, update: Update, partitions: int, initial: RDD[Any] | None) -> None:
+    def __init__(self, parent: DStreamNode, update: Update, partitions: int | None, initial: RDD[Any] | None) -> None:
         super().__init__(parent, parent.slide_duration)
         self._update = update
         self._partitions = partitions
+        self._parallelism = self.ssc.sparkContext.defaultParallelism
         self._initial = initial
 
     def compute(self, time: Time) -> RDD[Any] | None:
@@ -50,7 +51,8 @@ class StateDStream(StatefulDStream):
         state = self.previous(time) or self._initial
         sc = self.ssc.sparkContext
         before, new = state or sc.emptyRDD(), values or sc.emptyRDD()
-        return self.placed(time, lambda: updated(before, new, self._update, time, self._partitions))
+        partitions = self.default_partitions(self._partitions, time, self._parallelism)
+        return self.placed(time, lambda: updated(before, new, self._update, time, partitions))
 
 
 def updated(state: RDD[Any], values: RDD[Any], update: Update, time: Time, partitions: int) -> RDD[Any]:
@@ -96,7 +98,7 @@ class InternalMapWithStateDStream(StatefulDStream):
     def compute(self, time: Time) -> RDD[bytes]:
         """Return the RDD of the new states. A batch without data, or without an RDD, has new states too, because keys may time out."""
         spec, rdds = self._spec, self.ssc.state_rdds
-        partitions = self.default_partitions(spec.partitions)
+        partitions = self.default_partitions(spec.partitions, time)
         data, before = self.dependencies[0].getOrCompute(time), self.previous(time)
         idle_before = None if spec.timeout_duration is None else (time - spec.timeout_duration).milliseconds
         update = MapWithState(spec.mapping_function, time.milliseconds, time.to_datetime(), idle_before, spec.pass_time)

@@ -1,4 +1,4 @@
-"""Streams that are made from other streams' RDDs of the same batch: transform, union, and the output operation foreachRDD."""
+"""Streams that are made from other streams' RDDs of the same batch: transform, union, and the output operations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kstream.batch import Job
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_output_has_run
 from kstream.dstream.node import DStreamNode, check_same_slide
+from kstream.dstream.output import Output, OutputBatch
 from kstream.errors import NoRDDError
 from kstream.worker.persisted_records import behind_storage
 from kstream.worker.record_failure import TRANSFORMATION, Step, name_of
@@ -146,54 +147,59 @@ class ForEachDStream(DStreamNode):
     """An output operation: it runs `func(time, rdd)` on the driver, in a job thread, for each batch."""
 
     def __init__(
-        self, parent: DStreamNode, func: Callable[[Time, RDD[Any]], object], name: str = "foreachRDD", *, own: bool = False
+        self,
+        parent: DStreamNode,
+        func: Callable[[Time, RDD[Any]], object] | Output,
+        name: str = "foreachRDD",
+        *,
+        own: bool = False,
     ) -> None:
         """
         Args:
             parent: the stream whose RDDs `func` gets.
-            func: the output function. Returns what the function of the user has returned.
+            func: the output function. Returns what the function of the user has returned. Or an output that is more than a function.
             name: the name of the operation.
             own: `func` is a function of kstream, so Spark's pages show its Spark jobs where the user called the operation.
         """
         super().__init__(parent.ssc, (parent,), parent.slide_duration)
+        self.output = func if isinstance(func, Output) else None
+        """The output, if it takes part in the life of a batch."""
+        for function in () if self.output is None else self.output.worker_functions():
+            self.recorder.for_workers(function)
         self._func = func
         self._own = own
         self.operator = name
         self._inputs: Sequence[Any] | None = None
-        self.is_ordered = False
-        """Whether the output needs its batches in their order: then later batches wait for one that failed, whatever the settings."""
 
     def redirect(self, func: Callable[[Time, RDD[Any]], object]) -> None:
-        """Replace the output function: for a replay that must not write to the sink. Called before the first batch."""
-        self._func = func
+        """Replace the output by a function: for a replay that must not write to the sink. Called before the first batch."""
+        self._func, self.output = func, None
 
     def compute(self, time: Time) -> None:
         return None
 
-    def generate_job(self, time: Time, output_op_id: int) -> Job | None:
+    def generate_job(self, batch: OutputBatch, output_op_id: int) -> Job | None:
         """Return the job of a batch; None if the parent has no RDD at this time, for example because its window does not slide now.
 
         Errors of making the RDD are raised.
 
         Args:
-            time: the batch.
+            batch: the batch.
             output_op_id: the number of this output in the graph.
         """
+        time = batch.time
         rdd = self.dependencies[0].getOrCompute(time)
         if rdd is None:
             return None
         if self._inputs is None:  # the graph does not change once batches run
             self._inputs = self.ssc.graph.inputs_of(self)
-        func, placement, inputs = self._func, self.ssc.graph.placement, self._inputs
+        inputs = self._inputs
 
         def run() -> None:
             for stream in inputs:
                 for name, value in stream.task_properties_of(time).items():
                     self.ssc.sparkContext.setLocalProperty(name, value)
-            if self._own:
-                placement.called_at(self.creation_site, lambda: func(time, rdd))
-            else:
-                check_output_has_run(f"{self.operator} at {self.creation_site}", func(time, rdd))
+            self._write(batch, rdd, inputs)
             for stream in inputs:
                 stream.check_records_of(time)
 
@@ -205,3 +211,16 @@ class ForEachDStream(DStreamNode):
             call_site=str(self.creation_site),
             scope=None if self.base_scope is None else self.base_scope.of_batch(time, self.ssc.graph.batch_duration),
         )
+
+    def _write(self, batch: OutputBatch, rdd: RDD[Any], inputs: Sequence[Any]) -> None:
+        """Call the output for a batch, in the thread of its job."""
+        func = self._func
+        if isinstance(func, Output):
+            partitions = func.prepare(batch, rdd)
+            if any(stream.tasks_report for stream in inputs):
+                partitions = None
+            self.ssc.graph.placement.called_at(self.creation_site, lambda: func.run(batch, rdd, partitions))
+        elif self._own:
+            self.ssc.graph.placement.called_at(self.creation_site, lambda: func(batch.time, rdd))
+        else:
+            check_output_has_run(f"{self.operator} at {self.creation_site}", func(batch.time, rdd))

@@ -96,7 +96,7 @@ class ReducedWindowedDStream(StatefulDStream):
         inverse: Combine,
         window: Duration,
         slide: Duration,
-        partitions: int,
+        partitions: int | None,
         keep: Callable[[Any], Any] | None,
     ) -> None:
         check_window(parent, window, slide)
@@ -104,6 +104,7 @@ class ReducedWindowedDStream(StatefulDStream):
         self.window_duration = self.totals_window = window
         self._combine, self._inverse, self._keep = combine, inverse, keep
         self._partitions = partitions
+        self._parallelism = self.ssc.sparkContext.defaultParallelism
         parent.set_storage_level(StorageLevel.MEMORY_ONLY)
 
     def reaches_back_to(self, time: Time) -> Time:
@@ -123,7 +124,8 @@ class ReducedWindowedDStream(StatefulDStream):
         empty: RDD[Any] = self.ssc.sparkContext.emptyRDD()
         parts = [state or empty, *left, *self._batches(begin, time)]
         step = _step(self._combine, self._inverse, self._keep, 1 + len(left))
-        return self.placed(time, lambda: co_grouped(parts, self._partitions).mapPartitions(step, preservesPartitioning=True))
+        partitions = self.default_partitions(self._partitions, time, self._parallelism)
+        return self.placed(time, lambda: co_grouped(parts, partitions).mapPartitions(step, preservesPartitioning=True))
 
     def _batches(self, after: Time, until: Time) -> list[RDD[Any]]:
         """Return the parent's RDDs of (after, until]."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from kstream.batch_time import BatchTime
     from kstream.dstream.dstream import DStream
+    from kstream.dstream.output import Output
     from kstream.offsets.log_rdd import LogRDD
 
 logger = logging.getLogger("kstream.offsets")
@@ -257,6 +258,11 @@ class LogInputDStream(InputDStream[LogPlan]):
             first_records=conf("spark.streaming.kstream.log.firstBatchRecords"),
         )
 
+    @property
+    def tasks_report(self) -> bool:
+        """Whether the policy lets a batch succeed without some of its records."""
+        return self._on_data_loss() != FAIL
+
     def _on_data_loss(self) -> str:
         """Return the policy for data loss. A replay that tolerates losses skips them."""
         return SKIP if self.services.tolerate_loss else self.ssc.settings.get(ON_DATA_LOSS)
@@ -306,7 +312,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
         def transform(self, func: Callable[[LogRDD], RDD[U]] | Callable[[BatchTime, LogRDD], RDD[U]]) -> DStream[U]: ...
 
-        def foreachRDD(self, func: Callable[[LogRDD], Any] | Callable[[BatchTime, LogRDD], Any]) -> None: ...
+        def foreachRDD(self, func: Callable[[LogRDD], Any] | Callable[[BatchTime, LogRDD], Any] | Output) -> None: ...
 
     # -- recovery without setup
 

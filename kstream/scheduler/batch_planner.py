@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from kstream import crash_point
@@ -51,22 +51,27 @@ class BatchPlanner:
         self._was_full = False
         self._empty = empty
         self.inputs: Sequence[InputDStream[Any]] = ()
+        self._outputs: Sequence[str] = ()
+        self._parallelism: int | None = None
         self._after = Time(0)
         self._oldest: Time | None = None
         """The batch that was the oldest unfinished one when `_floor` looked last."""
         self._last_made: Batch | None = None
         """The batch of the newest write of a plan, whether the write succeeded or failed."""
 
-    def begin(self, zero_time: Time, last_planned: Time | None) -> None:
+    def begin(self, zero_time: Time, last_planned: Time | None, earlier: Iterable[BatchPlan]) -> None:
         """Initialize the graph.
 
         Args:
             zero_time: the zero time of the stream.
             last_planned: the newest batch that an earlier driver planned; None at a first start.
+            earlier: the plans of earlier drivers.
         """
         self.inputs = self._graph.active_inputs()
         self._graph.initialize(zero_time)
         self._empty.begin(self._graph.in_order(), [stream.id for stream in self.inputs])
+        self._outputs = self._graph.output_names()
+        self._parallelism = self._graph.keep_parallelism(earlier)
         self._after = last_planned or Time(0)
 
     def places(self) -> str:
@@ -179,7 +184,19 @@ class BatchPlanner:
         data = {stream_id: plan.encode() for stream_id, plan in inputs.items()}
         records = {stream_id: plan.num_records for stream_id, plan in inputs.items()}
         floor, names = self._floor(time), self._graph.input_names()
-        return Batch(BatchPlan(time, self._log.epoch, uuid.uuid4().hex, data, records, floor, self._after, names=names), inputs)
+        plan = BatchPlan(
+            time,
+            self._log.epoch,
+            uuid.uuid4().hex,
+            data,
+            records,
+            floor,
+            self._after,
+            names=names,
+            outputs=self._outputs,
+            parallelism=self._parallelism,
+        )
+        return Batch(plan, inputs)
 
     def _floor(self, time: Time) -> Time:
         """Return the oldest batch that has not succeeded, or `time` if that is older.

@@ -10,6 +10,7 @@ from typing import Any
 from kstream.batch import Batch, Job, JobSet, SkippedRecord, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
+from kstream.dstream.output import OutputBatch
 from kstream.errors import FencedError, JvmLostError, StorageError, in_a_line, is_of_a_task
 from kstream.scheduler.batch_lifecycle import Try
 from kstream.scheduler.empty_batches import EmptyBatches
@@ -155,7 +156,7 @@ class BatchSubmitter:
             self._outage.started()
             self._leave_out(batch, last)
             batch.generated_after = self._went_back
-            jobs = self._generate_jobs(batch)
+            jobs = self._generate_jobs(batch, last)
         except FencedError as e:
             self._lifecycle.fence(batch.time)
             self.fence(e)
@@ -217,8 +218,10 @@ class BatchSubmitter:
         self._graph.forget(stream, batch.time, keep_states=computed)
         logger.warning("batch %s leaves out %s, as kstream skip asks for", batch.time, ", ".join(map(str, records)))
 
-    def _generate_jobs(self, batch: Batch) -> list[Job]:
+    def _generate_jobs(self, batch: Batch, last: JobSet | None) -> list[Job]:
         """Return the jobs of a batch, none if it is skipped. Functions of `transform` run here; an error is raised.
+
+        `last`: the jobs of the last try; None without one.
 
         If blocks or files were gone when a state was to be written, the states are made again from the one that was written last.
         """
@@ -229,7 +232,8 @@ class BatchSubmitter:
         if self._parts.states.take_loss() and self._go_back():
             logger.warning("batch %s is made from the states that were written last: blocks or files of newer ones are gone", time)
         with self._parts.environment.for_generation(time):
-            return self._graph.generate_jobs(time)
+            is_first_try = batch.plan.epoch == self._log.epoch and last is None and not self._lifecycle.failures(time) and not batch.repairs
+            return self._graph.generate_jobs(OutputBatch(time, batch.plan.epoch, is_first_try))
 
     def _fail(self, batch: Batch, error: Exception, last: JobSet | None = None) -> None:
         """End the try of a batch that was not submitted. Report its error if no retry is left. `last`: the jobs of the last try."""

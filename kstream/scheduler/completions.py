@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet
+from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet, Json
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
@@ -70,6 +70,23 @@ class ReportsOutcome(Protocol):
         ...
 
 
+class ReportsOutput(Protocol):
+    """An output that stores data with the completion of a batch. Implemented by `Output`."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the data is stored."""
+        ...
+
+    def outcome(self, time: Time) -> Json:
+        """Return what the completion of a batch stores; None for nothing. Called again only after an error. Any thread."""
+        ...
+
+    def committed(self, time: Time) -> None:
+        """Note that the completion of a batch is stored. Any thread. Returns at once."""
+        ...
+
+
 class Completions:
     """Ends the batches of one driver: stores the end, then tells the lifecycle.
 
@@ -85,6 +102,7 @@ class Completions:
         states: StateCheckpointer,
         lifecycle: BatchLifecycle,
         inputs: Callable[[], Iterable[ReportsOutcome]],
+        outputs: Callable[[], Iterable[ReportsOutput]],
         policy: RetryPolicy,
         on_end: Callable[[Time], None],
         waits: bool,
@@ -95,6 +113,7 @@ class Completions:
             states: gets the states that a durable record names.
             lifecycle: knows where each batch stands.
             inputs: returns the inputs. Each is asked for the outcome of a batch when all its jobs have succeeded, and again after an error.
+            outputs: returns the outputs that store data with a completion. They are asked as the inputs are.
             policy: when a failed batch is tried again.
             on_end: on_end(time) is called when `retry` has ended a batch. Must return at once.
             waits: whether a store that is away is waited for. Then a refused completion is a warning and no error: the next plan is an
@@ -104,6 +123,7 @@ class Completions:
         self._states = states
         self._lifecycle = lifecycle
         self._inputs = inputs
+        self._outputs = outputs
         self._policy = policy
         self._on_end = on_end
         self._waits = waits
@@ -115,7 +135,7 @@ class Completions:
 
         Args:
             batch: the batch.
-            outcome: without the reports of the inputs. They are asked here.
+            outcome: without the reports of the inputs and the outputs. They are asked here.
 
         Returns:
             The result. An error is returned as its `trouble`, and not raised: without a record a restart runs the batch again.
@@ -142,23 +162,31 @@ class Completions:
         return BatchEnd(CompletedBatch(time, outcome))
 
     def _ask(self, time: Time, outcome: BatchOutcome) -> tuple[BatchOutcome, Exception | None]:
-        """Ask the inputs that have not reported on a batch. Return the outcome with all reports, and the error of an input that failed.
+        """Ask the inputs and outputs that have not reported on a batch. Return the outcome with all reports, and an error of one of them.
 
         An input that has reported is not asked again: it may give a loss only once.
         """
-        reports, error = dict(outcome.inputs), None
+        reports, stored, error = dict(outcome.inputs), dict(outcome.outputs), None
         try:
             for stream in self._inputs():
                 if stream.id not in reports:
                     reports[stream.id] = stream.outcome_of(time) or InputOutcome()
+            for output in self._outputs():
+                if output.name not in stored and (found := output.outcome(time)) is not None:
+                    stored[output.name] = found
         except Exception as e:
             error = e
-        return replace(outcome, inputs=reports), error
+        return replace(outcome, inputs=reports, outputs=stored), error
 
     def _write(self, batch: Batch, outcome: BatchOutcome) -> None:
         """Store a completion. When it is durable, the batch has ended and its states are named. Blocks; the log's error is raised."""
         self._states.named(self._log.complete(batch.time, batch.plan.epoch, outcome))
         self._lifecycle.complete(batch.time)
+        for output in self._outputs():
+            try:
+                output.committed(batch.time)
+            except Exception:
+                logger.exception("output %s failed when it was told that the completion of batch %s is stored", output.name, batch.time)
 
     def retry(self) -> list[CompletedBatch]:
         """Store the kept completions. Blocks on the store; without a kept completion there is no request.

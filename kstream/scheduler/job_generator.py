@@ -8,12 +8,13 @@ All decisions about batches are made on the one event thread of the JobGenerator
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from kstream import crash_point
+from kstream.batch import BatchPlan
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
@@ -184,7 +185,7 @@ class JobGenerator:
         """
         self._rise_from(zero_time)
         first = max(zero_time + self._interval, Time(self._timer.restart_time(zero_time.milliseconds)))
-        self._begin(zero_time, None)
+        self._begin(zero_time, None, ())
         for stream in self._planner.inputs:
             stream.start(self._services)
         self._planner.store_starting_point(first - self._interval)
@@ -215,7 +216,7 @@ class JobGenerator:
             Exception: an input could not start, or could not continue from its stored plan.
         """
         self._rise_from(last_planned)
-        self._begin(zero_time, last_planned)
+        self._begin(zero_time, last_planned, contents.plans.values())
         self._restart.restore(contents, last_planned)
         if places := self._planner.places():
             logger.info("the streams go on:%s", places)
@@ -232,9 +233,9 @@ class JobGenerator:
         self._clock = RisingClock(self._parts.clock, not_before_ms=time.milliseconds)
         self._timer = self._make_timer()
 
-    def _begin(self, zero_time: Time, last_planned: Time | None) -> None:
+    def _begin(self, zero_time: Time, last_planned: Time | None, earlier: Iterable[BatchPlan]) -> None:
         """Initialize the graph, and start the event thread and the cleaner's thread."""
-        self._planner.begin(zero_time, last_planned)
+        self._planner.begin(zero_time, last_planned, earlier)
         self._loop.start()
         self._cleaner.start()
 

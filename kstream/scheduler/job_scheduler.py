@@ -150,7 +150,7 @@ class JobScheduler:
         waits = parts.unreachable_timeout_ms > 0
         self._lifecycle = parts.lifecycle
         self.completions = Completions(
-            parts.log, parts.states, parts.lifecycle, parts.graph.active_inputs, parts.retry, on_batch_end, waits
+            parts.log, parts.states, parts.lifecycle, parts.graph.active_inputs, parts.graph.outputs, parts.retry, on_batch_end, waits
         )
         self._on_error = on_error
         self._on_batch_end = on_batch_end

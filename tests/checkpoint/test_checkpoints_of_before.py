@@ -1,4 +1,4 @@
-"""A checkpoint that an earlier version has left goes on: its offsets, its state, its pending batch."""
+"""A checkpoint that an earlier version has left goes on: its offsets, its state, its pending, failed and held batches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from kstream_kafka.demo.embedded_broker import EmbeddedBroker
 from pyspark import SparkContext
 
 from kstream import StreamingContext
+from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.storage import LocalFileStore
 from kstream.testing import ManualClock
+from tests.checkpoint.fixtures import failed_batches
 from tests.checkpoint.fixtures import two_streams as job
 from tests.harness import INTERVAL, START
 from tests.streams import Stream
@@ -46,3 +48,30 @@ def test_a_checkpoint_with_two_streams_state_and_a_pending_batch_goes_on(sc: Spa
         ("orders", PENDING + INTERVAL, [("orders", 1, 2, 3)], [("b", "8")]),
         ("returns", PENDING + INTERVAL, [], []),
     ]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("policy", "pending"), [("continue", [3]), ("hold", [3, 4, 5])])
+def test_a_checkpoint_with_a_failed_batch_and_with_held_ones_goes_on(
+    policy: str, pending: list[int], sc: SparkContext, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(failed_batches.CHECKPOINTS[policy], checkpoint)
+    contents = read_log(LocalFileStore(checkpoint))
+    assert contents.pending == [Time(START + number * INTERVAL) for number in pending]
+    assert contents.failures == {Time(START + failed_batches.REFUSED * INTERVAL): 1}
+    newest = START + failed_batches.BATCHES * INTERVAL
+    clock, handed = ManualClock(newest), list[tuple[int, list[str]]]()
+    with EmbeddedBroker() as broker:
+        for number in range(1, failed_batches.BATCHES + 1):
+            failed_batches.send(broker.bootstrap, str(number))
+        ssc = StreamingContext.getOrCreate(
+            str(checkpoint), lambda: failed_batches.make(sc, broker.bootstrap, clock, lambda *batch: handed.append(batch))
+        )
+        stream = Stream(sc, clock, ssc).start()
+        stream.counter.wait(len(pending))
+        failed_batches.send(broker.bootstrap, "6")
+        stream.tick()
+        stream.stop()
+    assert handed == [(START + number * INTERVAL, [str(number)]) for number in [*pending, 6]]
+    assert read_log(LocalFileStore(checkpoint)).pending == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,12 @@ PLAN_BYTES = (
     b'"floor":1700000000000,"inputs":{"0":{"ranges":[["orders",0,19999,20500]]},"1":{}},"kind":"plan",'
     b'"nonce":"0123456789abcdef","records":{"0":501,"1":0},"time":1700000001000,"version":1,"void":false}'
 )
+PLAN_WITH_OUTPUTS = (
+    b'{"after":1699999999000,"checksum":"6942faad5ce3d5b96d191399b0bf7c9bedecff503a4b0c7f53efb5bea6f30218","epoch":3'
+    b',"floor":1700000000000,"inputs":{"0":{"ranges":[["orders",0,19999,20500]]},"1":{}},"kind":"plan","nonce":"0123'
+    b'456789abcdef","outputs":["once","orders"],"parallelism":4,"records":{"0":501,"1":0},"time":1700000001000,"vers'
+    b'ion":1,"void":false}'
+)
 VOID = BatchPlan(Time(2000), 3, "n", {}, {}, Time(1000), void=True)
 VOID_BYTES = (
     b'{"after":0,"checksum":"3485d5f436cca275a874e92d687c5f880801a289d1d1e1ce0aca571d89fcc237","epoch":3,"floor":1000,'
@@ -58,6 +65,10 @@ DONE_WITH_DELAYS = (
 DONE_WITH_BYTES = (
     b'{"at":2345,"bytes":{"0":7168},"checksum":"6d4f84a02f31f72410f467a0fb9e209aca60364692b06f32e13ffde5ffa0b6a6","coun'
     b'ts":{"0":[7]},"delays":[40,1250,2],"epoch":3,"kind":"done","time":2000,"version":1}'
+)
+DONE_WITH_OUTPUTS = (
+    b'{"at":2345,"checksum":"c0c843ad33f5b9d3751e861f53ad97c069295375f7e623856cd2565322fdeaa4","epoch":3,"kind":"don'
+    b'e","outputs":{"once":{"records":7}},"time":2000,"version":1}'
 )
 SEGMENT = (
     b'{"batches":[{"counts":{"0":[5,null]},"delays":[40,1250],"plan":{"after":1699999999000,"epoch":3,"floor":17000000'
@@ -166,6 +177,19 @@ def test_the_bytes_of_a_completion_with_the_bytes_of_its_records_after_a_second_
     assert store.read("done/000000000002000-000002") == DONE_WITH_BYTES
     found = read_completion(store, Time(2000), 2)
     assert found is not None and found.delays == BatchDelays(40, 1250, tries=2) and found.num_bytes == {0: 7168}
+
+
+def test_the_bytes_of_a_completion_with_what_an_output_stores(store: MemoryFileStore) -> None:
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, outputs={"once": {"records": 7}}))
+    assert store.read("done/000000000002000-000002") == DONE_WITH_OUTPUTS
+    found = read_completion(store, Time(2000), 2)
+    assert found is not None and found.outputs == {"once": {"records": 7}}
+
+
+def test_the_bytes_of_a_plan_for_an_output_that_stores_data() -> None:
+    plan = replace(PLAN, outputs=("once", "orders"), parallelism=4)
+    assert encode_plan(plan) == PLAN_WITH_OUTPUTS
+    assert decode_plan(PLAN_WITH_OUTPUTS, "plans/the-file") == plan and decode_plan(PLAN_BYTES, "plans/the-file") == PLAN
 
 
 def test_a_completion_of_an_older_kstream_has_no_delays(store: MemoryFileStore) -> None:

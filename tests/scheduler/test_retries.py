@@ -599,18 +599,6 @@ def test_under_hold_the_order_stays_when_the_store_is_away_as_the_oldest_batch_s
     world.assert_exact()
 
 
-def test_an_ordered_output_holds_whatever_the_setting() -> None:
-    world, sink = World(), Sink()
-    driver = made(world, sink, {RETRIES: "9", "spark.streaming.concurrentJobs": "3"})
-    driver.host.graph.output_streams[0].is_ordered = True
-    driver.start()
-    sink.away = {FIRST}
-    fails(driver)
-    driver.tick_only(1)
-    driver.settle()
-    assert {a.time for a in world.attempts} == {FIRST}
-
-
 def test_no_more_batches_are_planned_than_may_be_held_and_the_next_plan_takes_the_records() -> None:
     world, sink = World(), Sink()
     driver = running(world, sink, {POLICY: "hold", MAX_HELD: "3"})

@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from kstream.batch import SkippedRecord
+from kstream.conf import Settings
 from kstream.offsets.offset_range import OffsetRange
 
 RANGE_COST = 100
@@ -40,6 +41,13 @@ class Packing:
 
     max_tasks: int = 0
     max_records_per_task: int = 0
+
+    @staticmethod
+    def of(settings: Settings) -> Packing:
+        """Return the limits of the settings."""
+        return Packing(
+            settings.get("spark.streaming.kstream.kafka.maxTasks"), settings.get("spark.streaming.kstream.kafka.maxRecordsPerTask")
+        )
 
 
 NOT_PACKED = Packing()

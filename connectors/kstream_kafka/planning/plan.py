@@ -5,9 +5,9 @@
      "from_epochs": [epoch or null, …],                 for range i: the epoch under which its beginning was reached, from the plan before
      "topic_ids": {topic: topic id} or null}            null if the brokers have no topic ids
 
-Three entries are stored only if they are needed: `"ahead": [[topic, partition], …]` while a given start offset is past the log's end,
-`"until": [[topic, partition, offset], …]` in a bounded run as soon as its stopping offsets are known, and `"lost": [{…}, …]` for losses
-found while planning.
+Four entries are stored only if they are needed: `"ahead": [[topic, partition], …]` while a given start offset is past the log's end,
+`"until": [[topic, partition, offset], …]` in a bounded run as soon as its stopping offsets are known, `"lost": [{…}, …]` for losses
+found while planning, and `"packing": [tasks, records a task]` if an output needs each try to divide the records in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from kstream.batch import Json, PlannedInput, SkippedRecord
 from kstream.offsets import offset_range
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
-from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.planning.packing import Packing, RangeSplit
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class KafkaPlan(PlannedInput):
         stopping_offsets: where a bounded run ends; None while that is unknown, and in a run without stopping offsets.
         lost: losses that were found while planning.
         skipped: the records that are left out of the ranges. They are not part of the stored form.
+        packing: how the ranges are distributed over tasks; None for the settings of the driver that runs the batch.
     """
 
     ranges: Sequence[OffsetRange]
@@ -44,6 +45,7 @@ class KafkaPlan(PlannedInput):
     stopping_offsets: Mapping[Partition, int] | None = None
     lost: Sequence[LostRange] = ()
     skipped: Collection[SkippedRecord] = ()
+    packing: Packing | None = None
 
     @property
     def num_records(self) -> int:
@@ -89,6 +91,8 @@ class KafkaPlan(PlannedInput):
             data["until"] = [[*p, offset] for p, offset in sorted(self.stopping_offsets.items())]
         if self.lost:
             data["lost"] = [lost.to_json() for lost in self.lost]
+        if self.packing is not None:
+            data["packing"] = [self.packing.max_tasks, self.packing.max_records_per_task]
         return data
 
     @staticmethod
@@ -114,6 +118,7 @@ class KafkaPlan(PlannedInput):
             frozenset((str(topic), int(number)) for topic, number in data.get("ahead", ())),
             None if until is None else {(str(t), int(n)): int(offset) for t, n, offset in until},
             [LostRange.from_json(entry) for entry in data.get("lost", ())],
+            packing=Packing(*map(int, data["packing"])) if "packing" in data else None,
         )
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from kstream.batch_time import BatchTime
     from kstream.dstream.dstream import DStream
+    from kstream.dstream.output import Output
     from kstream.dstream.ports import StreamHost
     from kstream.offsets.read_report import ReadReportAccumulator
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
@@ -57,7 +58,7 @@ U = TypeVar("U")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
 """(parameters, most retries of a request for offsets) → client."""
 MOST_TOLD = 20_000
-"""The most dead letters of a batch that the tasks of its next output are told of. They take two bytes each in every task."""
+"""The most dead letters of a batch that the tasks of its next output are told of: two bytes each in every task."""
 COMMIT_WAIT_S = 5.0
 """Seconds for which a stop waits for the answer to a commit."""
 
@@ -386,6 +387,11 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """The errors policy: fail, skip or dead-letter."""
         return self._on_record_error().policy or super().errors_policy
 
+    @property
+    def tasks_report(self) -> bool:
+        """Whether a policy lets a batch succeed without some of its records."""
+        return self.errors_policy != "fail" or self._on_data_loss() != FAIL
+
     def _on_record_error(self) -> OnRecordError:
         """Return the errors policy: that of the stream, and of the settings where the stream has none."""
         return self.spec.on_record_error.resolved(self.ssc.settings)
@@ -423,7 +429,8 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         """Return a plan of these ranges, with their epochs, the topic ids, the stopping offsets and the losses found so far."""
         offsets = self._offsets
         begun = [offsets.epoch_of((r.topic, r.partition)) for r in ranges]
-        return KafkaPlan(ranges, epochs, begun, offsets.topic_ids, ahead, self._stopping_offsets.offsets, offsets.lost)
+        packing = Packing.of(self.ssc.settings) if self.ssc.graph.keeps_layout else None
+        return KafkaPlan(ranges, epochs, begun, offsets.topic_ids, ahead, self._stopping_offsets.offsets, offsets.lost, packing=packing)
 
     # -- the batch
 
@@ -433,10 +440,6 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         Runs on the driver. With a LocationStrategy it asks the JVM for the executors. For PreferBrokers, the leaders are those of the
         newest planning, not of this plan. For the first batch of an earlier driver it reads the dead-letter topic, and blocks: not in a
         job, which has made sure before that no other driver has taken over.
-
-        Args:
-            time: the batch time.
-            plan: the plan of the batch.
         """
         from kstream.offsets.read_report import ReadReportAccumulator
         from kstream_kafka.reader.dead_letter_writer import dead_letters
@@ -447,7 +450,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         conf, sc = self.ssc.settings.get, self.ssc.sparkContext
         if self._read_reports is None:
             self._read_reports = ReadReportAccumulator(sc)
-        packing = Packing(conf("spark.streaming.kstream.kafka.maxTasks"), conf("spark.streaming.kstream.kafka.maxRecordsPerTask"))
+        packing = plan.packing or Packing.of(self.ssc.settings)
         policy = self._on_record_error()
         if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
             self._read_reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
@@ -493,7 +496,7 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
 
         def transform(self, func: Callable[[KafkaRDD], RDD[U]] | Callable[[BatchTime, KafkaRDD], RDD[U]]) -> DStream[U]: ...
 
-        def foreachRDD(self, func: Callable[[KafkaRDD], Any] | Callable[[BatchTime, KafkaRDD], Any]) -> None: ...
+        def foreachRDD(self, func: Callable[[KafkaRDD], Any] | Callable[[BatchTime, KafkaRDD], Any] | Output) -> None: ...
 
     def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: CommitCallback | None = None) -> None:
         """Commit the ends of ranges to Kafka, for the consumer group `group.id`. Any thread; returns at once.

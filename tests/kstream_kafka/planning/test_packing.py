@@ -18,6 +18,7 @@ from kstream_kafka.planning.packing import (
     groups,
     pack,
 )
+from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.reader.range_task import BatchReadContext, RangeReads
 
 from kstream.offsets.offset_range import OffsetRange
@@ -179,3 +180,11 @@ def test_reads_are_pickled_whole():
         BatchReadContext(7, {"t": "id"}, True),
     )  # fmt: skip
     assert pickle.loads(pickle.dumps(reads)) == reads and len(reads) == 1
+
+
+def test_a_plan_that_keeps_its_packing_stores_it() -> None:
+    plan = KafkaPlan([OffsetRange("a", 0, 5, 9)], [1], [1], packing=Packing(3, 40))
+    assert plan.encode()["packing"] == [3, 40]
+    assert KafkaPlan.decode(plan.encode()).packing == Packing(3, 40)
+    without = KafkaPlan([OffsetRange("a", 0, 5, 9)], [1], [1])
+    assert "packing" not in without.encode() and KafkaPlan.decode(without.encode()).packing is None

@@ -1,0 +1,89 @@
+"""The database of a driver that is killed: one table that `once` writes, and one that a naive sink writes in a transaction a partition."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from kstream import DStream
+from kstream.sinks import once
+
+DIE_IN_WRITE = "KSTREAM_TEST_DIE_IN_WRITE"
+"""`N`: the Nth call of a worker's `write` kills the driver when its rows are written, and not committed."""
+ONCE, NAIVE = "once_rows", "naive_rows"
+_calls = 0
+
+
+def connect(url: str) -> Any:
+    """A connection to PostgreSQL for `postgresql://…`, else to the SQLite database in that file."""
+    return psycopg.connect(url) if url.startswith("postgresql://") else sqlite3.connect(url, timeout=60)
+
+
+def make_tables(url: str) -> None:
+    with closing(connect(url)) as connection:
+        for table in (ONCE, NAIVE):
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} (place TEXT NOT NULL)")
+        connection.commit()
+
+
+def rows(url: str, table: str) -> Counter[str]:
+    """How often each place is in a table."""
+    with closing(connect(url)) as connection:
+        return Counter(place for (place,) in connection.execute(f"SELECT place FROM {table}").fetchall())
+
+
+def places(fed: Mapping[int, int]) -> set[str]:
+    """The places of so many records of each partition."""
+    return {f"{partition}:{offset}" for partition, count in fed.items() for offset in range(count)}
+
+
+def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
+    """What is wrong with the rows of `once`: each place that was fed is to be there once. And whether the naive sink shows that any was
+    written twice: else nothing was tried."""
+    once, naive = rows(url, ONCE), rows(url, NAIVE)
+    missing, unknown = set(wanted) - once.keys(), once.keys() - set(wanted)
+    wrong = {
+        f"{len(missing)} places are not in the database, such as {min(missing, default='')}": bool(missing),
+        f"{len(unknown)} places are in the database that nobody has sent, such as {min(unknown, default='')}": bool(unknown),
+        f"{once.total() - len(once)} rows are there a second time": once.total() > len(once),
+        "the naive sink has nothing twice: the kills met no batch in the middle": naive.total() == len(naive),
+    }
+    return [words for words, breached in wrong.items() if breached]
+
+
+def insert(table: str, connection: Any, places: Iterable[str]) -> None:
+    """Insert a row for each place."""
+    mark = "?" if isinstance(connection, sqlite3.Connection) else "%s"
+    cursor = connection.cursor()
+    cursor.executemany(f"INSERT INTO {table} VALUES ({mark})", [(place,) for place in places])
+
+
+def insert_or_die(driver: int, connection: Any, places: Iterable[str]) -> None:
+    """Insert a row for each place. Kills the driver after that, if it is to."""
+    global _calls
+    insert(ONCE, connection, places)
+    _calls += 1
+    if _calls == int(os.environ.get(DIE_IN_WRITE, 0)):
+        os.kill(driver, signal.SIGKILL)
+        signal.pause()  # until the JVM has ended, and Spark's daemon ends this worker
+
+
+def insert_naively(url: str, places: Iterator[str]) -> None:
+    with closing(connect(url)) as connection:
+        insert(NAIVE, connection, places)
+        connection.commit()
+
+
+def write_to(stream: DStream[str], url: str) -> None:
+    """Write a stream of places to both tables."""
+    make_tables(url)
+    stream.foreachRDD(lambda rdd: rdd.foreachPartition(partial(insert_naively, url)))
+    stream.foreachRDD(once(partial(connect, url), partial(insert_or_die, os.getpid())))

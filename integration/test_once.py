@@ -1,0 +1,45 @@
+"""`once` writes each record of a killed job to a database once, where a naive sink writes some twice. More kills: `make chaos`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from integration.exactness.campaign import IN_WRITE, PARTITIONS, Campaign, Kill
+from integration.exactness.database import breaches_of, places
+from integration.kafka_broker import KafkaBroker
+from integration.postgres_server import Postgres
+from kstream import crash_point
+
+KILLS = [Kill(IN_WRITE, nth=2), Kill(crash_point.RUNNING, nth=4), Kill(IN_WRITE, nth=1), Kill(crash_point.JOB_DONE, nth=6)]
+
+
+def breaches(campaign: Campaign, kills: list[Kill]) -> list[str]:
+    """Kill the driver, let it end, and compare its table with what was sent."""
+    return breaches_of(campaign.database, places(campaign.kill_all(kills)))
+
+
+@pytest.mark.timeout(600)
+def test_each_record_of_a_killed_job_is_in_sqlite_once(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path) -> None:
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, database=str(tmp_path / "sink.db"))
+    assert breaches(campaign, KILLS) == []
+
+
+@pytest.mark.timeout(600)
+def test_a_half_written_batch_is_divided_as_before_whatever_the_settings_are_now(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, database=str(tmp_path / "sink.db"))
+    campaign.conf = {"spark.streaming.kstream.kafka.maxRecordsPerTask": "20"}
+    campaign.last_conf = {"spark.streaming.kstream.kafka.maxRecordsPerTask": "0", "spark.streaming.kstream.kafka.maxTasks": "1"}
+    assert breaches(campaign, [Kill(IN_WRITE, nth=6)]) == []
+
+
+@pytest.mark.timeout(600)
+def test_each_record_of_a_killed_job_is_in_postgresql_once(
+    kafka: KafkaBroker, topic: Callable[..., str], postgres: Postgres, tmp_path: Path
+) -> None:
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, database=postgres.url)
+    assert breaches(campaign, KILLS) == []

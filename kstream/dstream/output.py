@@ -1,0 +1,108 @@
+"""Output: an output operation that takes part in the life of a batch. `foreachRDD` takes one in place of a function."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kstream.batch import Json
+from kstream.batch_time import Time
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The driver for which an output writes.
+
+    Attributes:
+        job: identifies the checkpoint, and so the job; the same at each start. "" without a checkpoint directory.
+        epoch: the driver's epoch.
+        nonce: identifies the driver, also among those of copies of the checkpoint.
+        last_planned: the newest batch that an earlier driver has planned; None at a first start.
+    """
+
+    job: str
+    epoch: int
+    nonce: str
+    last_planned: Time | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBatch:
+    """A batch, as an output gets it.
+
+    Attributes:
+        time: the batch time.
+        epoch: the epoch of the driver that has planned the batch. Time and epoch identify a plan.
+        is_first_try: whether no job of the batch can have run before, in this driver or in an earlier one.
+    """
+
+    time: Time
+    epoch: int
+    is_first_try: bool
+
+
+class Output(ABC):
+    """An output operation that takes part in the life of a batch.
+
+    For each batch `prepare` and `run` are called, in this order, in the thread of the job. When all jobs of the batch have succeeded,
+    `outcome` is called, then the completion is stored, then `committed` is called. A batch that fails, or whose driver ends, begins again
+    with `prepare`. Calls for different batches never overlap if `is_ordered`.
+
+    Attributes:
+        name: the name under which the checkpoint stores data of the output. No two outputs of a job have the same.
+        is_ordered: whether a batch may only run when all older ones have succeeded. The setting for failed batches is `hold` then, for
+            all outputs of the job: a batch has one completion, so an output cannot go ahead of the others.
+        keeps_layout: whether each try of a batch must divide its records in the same way. Then the plan of the batch stores how.
+    """
+
+    name: str
+    is_ordered = False
+    keeps_layout = False
+
+    def worker_functions(self) -> Sequence[Any]:
+        """Return the user's functions that tasks run. `start` tries to pickle each of them."""
+        return ()
+
+    def restore(self, writer: Writer, stored: Json) -> None:
+        """Take over from an earlier driver. Called once, at a start, before the first batch. An error fails the start.
+
+        Args:
+            writer: the driver that starts.
+            stored: the newest stored `outcome`; None if there is none.
+        """
+        return
+
+    def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
+        """Get ready to write a batch. May block. An error fails the try.
+
+        Returns:
+            The partitions that are still to be written; None for all.
+        """
+        return None
+
+    @abstractmethod
+    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+        """Write a batch. Blocks until it is written. An error fails the try.
+
+        Args:
+            batch: the batch.
+            rdd: its records.
+            partitions: the partitions to compute; None for all. An input that must report on all records of a batch has all computed, also
+                those that `prepare` has left out.
+        """
+
+    def outcome(self, time: Time) -> Json:
+        """Return what the completion of a batch stores of this output; None for nothing. Any thread. Must not block.
+
+        Called when all jobs of the batch have succeeded, and again only after an error.
+        """
+        return None
+
+    def committed(self, time: Time) -> None:
+        """Note that the completion of a batch is stored: no driver runs the batch again. Any thread. Must return at once."""
+        return

@@ -1,0 +1,22 @@
+"""Sinks: outputs that write each record exactly once.
+
+database   once: the output for databases: SQLite and PostgreSQL
+receipts   what the database itself knows of the batches that are written; runs in tasks, too
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kstream.sinks.database import once
+
+__all__ = ["once"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the driver's half when it is asked for: tasks only need `receipts`."""
+    if name in __all__:
+        return getattr(importlib.import_module("kstream.sinks.database"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
