@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.exactness.campaign import IN_WRITE, PARTITIONS, Campaign, Kill
-from integration.exactness.database import breaches_of, places
+from integration.exactness.database import breaches_of, places, repeats_of_the_naive
 from integration.kafka_broker import KafkaBroker
 from integration.postgres_server import Postgres
 from kstream import crash_point
@@ -18,7 +18,9 @@ KILLS = [Kill(IN_WRITE, nth=2), Kill(crash_point.RUNNING, nth=4), Kill(IN_WRITE,
 
 def breaches(campaign: Campaign, kills: list[Kill]) -> list[str]:
     """Kill the driver, let it end, and compare its table with what was sent."""
-    return breaches_of(campaign.database, places(campaign.kill_all(kills)))
+    fed = campaign.kill_all(kills)
+    assert repeats_of_the_naive(campaign.database), "the kills met no batch in the middle"
+    return breaches_of(campaign.database, places(fed))
 
 
 @pytest.mark.timeout(600)

@@ -24,7 +24,7 @@ class ConfSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """One setting.
 
     `kind` is one of bool, int, float, ms (a time such as `10s`), s (the same; a number without a unit is seconds), bytes (such as `64m`),
@@ -38,42 +38,42 @@ class Entry:
 
 
 _BATCHES = (
-    Entry("spark.streaming.concurrentJobs", "int", 1, "Output operations run at the same time; above 1 needs pinned threads."),
-    Entry(
+    ConfigEntry("spark.streaming.concurrentJobs", "int", 1, "Output operations run at the same time; above 1 needs pinned threads."),
+    ConfigEntry(
         "spark.streaming.kstream.skipEmptyBatches",
         "bool",
         False,
         "A batch without data ends without your functions, if the job has no window and no state. "
         "After a downtime such batches are left out.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.unreachableTimeout",
         "ms",
         600_000,
         "How long brokers or the store may be away before awaitTermination raises the error; no record is lost. 0: at once, as in Spark.",
     ),
-    Entry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
+    ConfigEntry("spark.streaming.unpersist", "bool", True, "Unpersist generated RDDs as they fall out of the remember duration."),
 )
 _FAILED_BATCHES = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.batch.retries",
         "int",
         0,
         "How often the driver tries a failed batch again before awaitTermination raises its error; back-off 1 s to 60 s. 0: as in Spark.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.failedBatch",
         "str",
         "continue",
         "continue: later batches run, as in Spark. hold: they wait until the failed batch has succeeded, so outputs see batches in order.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.maxHeldBatches",
         "int",
         1000,
         "How many planned batches may wait for a failed one. Beyond it no batch is planned, and the next plan takes the records.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.maxBatchFailures",
         "int",
         0,
@@ -81,15 +81,15 @@ _FAILED_BATCHES = (
     ),
 )
 _RECORDS_THAT_FAIL = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.onRecordError",
         "str",
         "fail",
         "Policy for a record for which a decoder or an operator on records fails: fail (the batch fails), skip (continue without it) or "
         "dead-letter (write it to the dead-letter topic, and continue).",
     ),
-    Entry("spark.streaming.kstream.deadLetterTopic", "str", None, "The topic for records that fail, under onRecordError=dead-letter."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.deadLetterTopic", "str", None, "The topic for records that fail, under onRecordError=dead-letter."),
+    ConfigEntry(
         "spark.streaming.kstream.maxErrorRatio",
         "float",
         0.1,
@@ -97,20 +97,20 @@ _RECORDS_THAT_FAIL = (
     ),
 )
 _CHECKPOINT_AND_RESTART = (
-    Entry("spark.streaming.checkpoint.directory", "str", None, "Checkpoint directory of a new context."),
-    Entry(
+    ConfigEntry("spark.streaming.checkpoint.directory", "str", None, "Checkpoint directory of a new context."),
+    ConfigEntry(
         "spark.streaming.kstream.downtime",
         "str",
         "catch-up",
         "Batches missed while no driver ran: catch-up (the first one reads all data) or by-timestamp (each reads the records of its time).",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.recovery",
         "str",
         "setup",
         "setup: every start calls `setup`. graph: the graph is stored, functions included, and a restart does not call `setup`.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.recovery.allow",
         "str",
         "",
@@ -120,8 +120,8 @@ _CHECKPOINT_AND_RESTART = (
         "`window:ID`: begin a window with an inverse anew, because its duration has changed. "
         "`output:NAME`: let pending batches end without an output that the job no longer has.",
     ),
-    Entry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
+    ConfigEntry(
         "spark.streaming.kstream.checkpoint.singleWriter",
         "bool",
         False,
@@ -129,39 +129,39 @@ _CHECKPOINT_AND_RESTART = (
     ),
 )
 _THE_END_OF_A_CONTEXT = (
-    Entry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish the planned batches before stopping."),
-    Entry(
+    ConfigEntry("spark.streaming.stopGracefullyOnShutdown", "bool", False, "On SIGTERM finish the planned batches before stopping."),
+    ConfigEntry(
         "spark.streaming.gracefulStopTimeout",
         "ms",
         None,
         "Timeout of each of the two phases of a graceful stop: receivers, then batches. The default is 10 batch intervals. It is an hour "
         "if no restart could run the rest: no checkpoint, receivers without a write-ahead log, a queueStream.",
     ),
-    Entry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
+    ConfigEntry("spark.streaming.stopSparkContextByDefault", "bool", True, "Whether stop() also stops the SparkContext."),
 )
 _READING_KAFKA = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.kafka.onDataLoss",
         "str",
         "fail",
         "Policy for records that are gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report "
         "(skip, and post an event to listeners).",
     ),
-    Entry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Maximum tasks per batch of a Kafka stream; 0 is one per partition."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.kafka.maxTasks", "int", 0, "Maximum tasks per batch of a Kafka stream; 0 is one per partition."),
+    ConfigEntry(
         "spark.streaming.kstream.kafka.maxRecordsPerTask",
         "int",
         0,
         "Ranges of more records are read by several tasks, in order; 0 disables this.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kafka.maxRetries",
         "int",
         1,
         "Retries of the look-up of latest offsets. During a leader election it is retried for default.api.timeout.ms.",
     ),
-    Entry("spark.streaming.kafka.consumer.poll.ms", "ms", 120_000, "How long a task waits for the next record of its range."),
-    Entry(
+    ConfigEntry("spark.streaming.kafka.consumer.poll.ms", "ms", 120_000, "How long a task waits for the next record of its range."),
+    ConfigEntry(
         "spark.streaming.kafka.allowNonConsecutiveOffsets",
         "bool",
         False,
@@ -169,62 +169,62 @@ _READING_KAFKA = (
     ),
 )
 _HOW_MANY_RECORDS_A_BATCH_HAS = (
-    Entry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Maximum records per second and partition; 0 is no limit."),
-    Entry(
+    ConfigEntry("spark.streaming.kafka.maxRatePerPartition", "int", 0, "Maximum records per second and partition; 0 is no limit."),
+    ConfigEntry(
         "spark.streaming.kafka.minRatePerPartition",
         "int",
         1,
         "Minimum records per batch (not per second) and partition under a rate limit.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.kafka.firstBatchRecords",
         "int",
         100_000,
         "Maximum records of a partition in the first batch of a start. After a restart the last batches in the checkpoint limit it, too. "
         "Later batches take what fits their interval, until the stream has caught up. 0 switches these limits off.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.kafka.maxBytesPerBatch",
         "bytes",
         0,
         "Maximum bytes of a batch, such as `256m`, by the length of the records of the last batch; 0 is no limit.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.kafka.minRecordsPerBatch",
         "int",
         0,
         "A batch of a Kafka stream with fewer records takes none, and they wait for a later batch, up to `kafka.maxWait`.",
     ),
-    Entry("spark.streaming.kstream.kafka.maxWait", "ms", 60_000, "The longest wait for `kafka.minRecordsPerBatch`."),
-    Entry("spark.streaming.backpressure.enabled", "bool", False, "Adapt the rate of inputs to the speed of the last batches."),
-    Entry("spark.streaming.backpressure.initialRate", "int", 0, "Records a second before the first measurement; 0 is no limit."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.kafka.maxWait", "ms", 60_000, "The longest wait for `kafka.minRecordsPerBatch`."),
+    ConfigEntry("spark.streaming.backpressure.enabled", "bool", False, "Adapt the rate of inputs to the speed of the last batches."),
+    ConfigEntry("spark.streaming.backpressure.initialRate", "int", 0, "Records a second before the first measurement; 0 is no limit."),
+    ConfigEntry(
         "spark.streaming.backpressure.rateEstimator",
         "str",
         "pid",
         "pid, or the dotted name of your own kstream.RateEstimator.",
     ),
-    Entry("spark.streaming.backpressure.pid.proportional", "float", 1.0, "Weight of the error: the rate minus the processing speed."),
-    Entry("spark.streaming.backpressure.pid.integral", "float", 0.2, "Weight of the records that waited because batches were late."),
-    Entry("spark.streaming.backpressure.pid.derived", "float", 0.0, "Weight of the change of the error."),
-    Entry("spark.streaming.backpressure.pid.minRate", "float", 100.0, "Lowest rate of a stream, in records a second."),
+    ConfigEntry("spark.streaming.backpressure.pid.proportional", "float", 1.0, "Weight of the error: the rate minus the processing speed."),
+    ConfigEntry("spark.streaming.backpressure.pid.integral", "float", 0.2, "Weight of the records that waited because batches were late."),
+    ConfigEntry("spark.streaming.backpressure.pid.derived", "float", 0.0, "Weight of the change of the error."),
+    ConfigEntry("spark.streaming.backpressure.pid.minRate", "float", 100.0, "Lowest rate of a stream, in records a second."),
 )
 _LOGS_AND_FILES = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.fileStream.minRememberDuration",
         "ms",
         60_000,
         "How far back a file stream looks for files that show up late; rounded up to whole batches.",
     ),
-    Entry("spark.streaming.kstream.log.firstBatchRecords", "int", 100_000, "As `kafka.firstBatchRecords`, for the stream of a Log."),
-    Entry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.log.firstBatchRecords", "int", 100_000, "As `kafka.firstBatchRecords`, for the stream of a Log."),
+    ConfigEntry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
+    ConfigEntry(
         "spark.streaming.kstream.log.onDataLoss",
         "str",
         "fail",
         "Records of a Log gone before they were read: fail, skip or report, as for Kafka.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.fileStream.splitBytes",
         "int",
         33_554_432,
@@ -232,33 +232,33 @@ _LOGS_AND_FILES = (
     ),
 )
 _RECEIVERS = (
-    Entry("spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."),
-    Entry("spark.streaming.blockInterval", "ms", 200, "A receiver makes a block of the records of this interval; a block is a partition."),
-    Entry("spark.streaming.blockQueueSize", "int", 10, "Maximum blocks of a receiver that wait to be stored; beyond it, blocks grow."),
-    Entry("spark.streaming.receiverRestartDelay", "ms", 2000, "Delay before a receiver is restarted after a failure."),
-    Entry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
-    Entry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to store the second replica of a block."),
-    Entry(
+    ConfigEntry("spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."),
+    ConfigEntry("spark.streaming.blockInterval", "ms", 200, "A receiver makes a block of the records of this interval; a block is a partition."),
+    ConfigEntry("spark.streaming.blockQueueSize", "int", 10, "Maximum blocks of a receiver that wait to be stored; beyond it, blocks grow."),
+    ConfigEntry("spark.streaming.receiverRestartDelay", "ms", 2000, "Delay before a receiver is restarted after a failure."),
+    ConfigEntry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
+    ConfigEntry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to store the second replica of a block."),
+    ConfigEntry(
         "spark.streaming.kstream.receiver.onDataLoss",
         "str",
         "fail",
         "Policy for received blocks that are lost: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and post "
         "an event to listeners).",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.blockStore.memory",
         "bytes",
         128 * 1024 * 1024,
         "Memory of each executor for received blocks, outside Spark's own (add it to memoryOverhead); more goes to disk.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime",
         "ms",
         600_000,
         "Timeout of a start with receivers that waits for executors with enough cores; in local mode it does not wait.",
     ),
-    Entry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver for its receivers; 0 is any."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.receiver.port", "int", 0, "Port of the driver for its receivers; 0 is any."),
+    ConfigEntry(
         "spark.streaming.kstream.rpc.encrypt",
         "bool",
         None,
@@ -266,47 +266,47 @@ _RECEIVERS = (
     ),
 )
 _WRITE_AHEAD_LOGS_OF_RECEIVERS = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.receiver.writeAheadLog.enable",
         "bool",
         False,
         "Log received data in the checkpoint before it is acknowledged: it survives driver and executors.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.receiver.writeAheadLog.class",
         "str",
         None,
         "Dotted name of your own WriteAheadLog class for received data. Its constructor takes the configuration, or no argument.",
     ),
-    Entry("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."),
-    Entry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to a receiver's log before it fails."),
-    Entry(
+    ConfigEntry("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."),
+    ConfigEntry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to a receiver's log before it fails."),
+    ConfigEntry(
         "spark.streaming.receiver.writeAheadLog.closeFileAfterWrite",
         "bool",
         False,
         "A file for each write to a receiver's log; always so on stores whose files cannot grow.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.driver.writeAheadLog.class",
         "str",
         None,
         "Dotted name of your own WriteAheadLog class for the driver. Its constructor takes the configuration, or no argument.",
     ),
-    Entry("spark.streaming.driver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until the driver's log begins a new file."),
-    Entry("spark.streaming.driver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to the driver's log before it fails."),
-    Entry(
+    ConfigEntry("spark.streaming.driver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until the driver's log begins a new file."),
+    ConfigEntry("spark.streaming.driver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to the driver's log before it fails."),
+    ConfigEntry(
         "spark.streaming.driver.writeAheadLog.allowBatching",
         "bool",
         True,
         "Write all records that wait for the driver's log as one record.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.driver.writeAheadLog.batchingTimeout",
         "ms",
         5000,
         "How long a record waits for its batch to be written to the driver's log before it fails.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
         "bool",
         False,
@@ -314,39 +314,39 @@ _WRITE_AHEAD_LOGS_OF_RECEIVERS = (
     ),
 )
 _EXECUTOR_ALLOCATION = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.dynamicAllocation.enabled",
         "bool",
         False,
         "Executors follow the processing time of the batches. Not beside `spark.dynamicAllocation.enabled`, and not in local mode.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.dynamicAllocation.minExecutors",
         "int",
         None,
         "Minimum of executors; default: the number of receivers, 1 at least.",
     ),
-    Entry("spark.streaming.dynamicAllocation.maxExecutors", "int", None, "Maximum of executors; default: no limit."),
-    Entry(
+    ConfigEntry("spark.streaming.dynamicAllocation.maxExecutors", "int", None, "Maximum of executors; default: no limit."),
+    ConfigEntry(
         "spark.streaming.dynamicAllocation.scalingInterval",
         "s",
         60,
         "After each such time the average processing time decides. A number without a unit is seconds.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.dynamicAllocation.scalingUpRatio",
         "float",
         0.9,
         "From this ratio of processing time and batch interval on, more executors are asked for: as many as the rounded ratio.",
     ),
-    Entry("spark.streaming.dynamicAllocation.scalingDownRatio", "float", 0.3, "Up to this ratio one executor without a receiver ends."),
+    ConfigEntry("spark.streaming.dynamicAllocation.scalingDownRatio", "float", 0.3, "Up to this ratio one executor without a receiver ends."),
 )
 _METRICS = (
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.metrics.port", "int", None, "Port of the driver for Prometheus; 0 is any. Without it there are no metrics."
     ),
-    Entry("spark.streaming.kstream.metrics.host", "str", "127.0.0.1", "Address for the port of the metrics: that of this machine only."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.metrics.host", "str", "127.0.0.1", "Address for the port of the metrics: that of this machine only."),
+    ConfigEntry(
         "spark.streaming.kstream.metrics.maxPartitions",
         "int",
         1000,
@@ -354,21 +354,21 @@ _METRICS = (
     ),
 )
 _PAGE = (
-    Entry("spark.streaming.kstream.ui.enabled", "bool", False, "Show the batches of this driver on a page, and as JSON."),
-    Entry("spark.streaming.kstream.ui.port", "int", 4050, "Port of the driver for the page; 0 is any."),
-    Entry(
+    ConfigEntry("spark.streaming.kstream.ui.enabled", "bool", False, "Show the batches of this driver on a page, and as JSON."),
+    ConfigEntry("spark.streaming.kstream.ui.port", "int", 4050, "Port of the driver for the page; 0 is any."),
+    ConfigEntry(
         "spark.streaming.kstream.ui.host",
         "str",
         "127.0.0.1",
         "Address for the port of the page: that of this machine only. With any other a request needs the token.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.kstream.ui.token",
         "str",
         None,
         "Token that a request for the page needs. Without it a page that other machines reach makes one, and logs it once.",
     ),
-    Entry(
+    ConfigEntry(
         "spark.streaming.ui.retainedBatches",
         "int",
         100,
@@ -377,8 +377,8 @@ _PAGE = (
     ),
 )
 _TESTS = (
-    Entry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
-    Entry(
+    ConfigEntry("spark.streaming.clock", "str", None, "For tests: the class of the clock, such as kstream.testing.ManualClock."),
+    ConfigEntry(
         "spark.streaming.manualClock.jump",
         "ms",
         None,
@@ -386,7 +386,7 @@ _TESTS = (
     ),
 )
 
-GROUPS: Mapping[str, tuple[Entry, ...]] = {
+GROUPS: Mapping[str, tuple[ConfigEntry, ...]] = {
     "Batches": _BATCHES,
     "Failed batches": _FAILED_BATCHES,
     "Records that fail": _RECORDS_THAT_FAIL,
@@ -404,7 +404,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
 }
 """The settings by what they are about, as docs/settings.md shows them."""
 
-ENTRIES: tuple[Entry, ...] = tuple(entry for entries in GROUPS.values() for entry in entries)
+ENTRIES: tuple[ConfigEntry, ...] = tuple(entry for entries in GROUPS.values() for entry in entries)
 
 BY_KEY = {entry.key: entry for entry in ENTRIES}
 
@@ -566,7 +566,7 @@ def markdown_tables() -> str:
     return "\n\n".join(f"## {name}\n\n{_table(entries)}" for name, entries in GROUPS.items())
 
 
-def _table(entries: Sequence[Entry]) -> str:
+def _table(entries: Sequence[ConfigEntry]) -> str:
     """Return the table of some settings."""
     rows = [f"| `{e.key}` | {e.kind} | {text_of(e.default)} | {e.meaning} |" for e in entries]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])

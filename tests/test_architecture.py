@@ -6,6 +6,7 @@ import ast
 import operator
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,3 +116,21 @@ def test_a_public_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Nonsense"):
         _ = kstream.Nonsense
     assert all(getattr(kstream, name) for name in kstream.__all__)
+
+
+def classes_of(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The classes of a module that others may import, each with the last words of the names of its bases."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """But for an error of Kafka that is the error of kstream with the same name."""
+    places = defaultdict[str, list[Path]](list)
+    for path in SOURCES:
+        for name, bases in classes_of(path):
+            if name not in bases:
+                places[name].append(path.relative_to(ROOT))
+    assert len(places) > 300
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

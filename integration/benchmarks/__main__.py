@@ -16,6 +16,7 @@ MODULES = (
     "operating",
     "metrics",
     "page",
+    "once",
 )
 
 

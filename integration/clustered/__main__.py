@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--behind", type=int, default=60, metavar="BATCHES", help="how long every second killed driver stays away")
     parser.add_argument("--pattern", action="store_true", help="orders is read by a pattern")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink of orders refuses every fifth batch")
+    parser.add_argument("--database", action="store_true", help="orders are also written to SQLite, exactly once")
     parser.add_argument("--seconds", type=float, default=900, help="over which the kills are spread, without downtimes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job")
@@ -66,6 +67,7 @@ def main() -> int:
             behind=given.behind,
             pattern=given.pattern,
             refusals=given.refusals,
+            database=str(directory / "sink.db") if given.database else "",
             conf=conf,
         )
         report = campaign.run(given.kills, given.seconds)

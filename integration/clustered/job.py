@@ -1,8 +1,8 @@
 """The job of a campaign on a cluster. What it is given is JSON in the environment variable CLUSTERED.
 
 bootstrap, orders and payments (topics), directory, interval (s), settings (of Spark), pattern (whether orders is read by a pattern),
-refusals (how often its sink refuses every fifth batch). A record says where it lies ("partition:offset"), and the offset makes its key.
-Each output replaces a file of its name and its batch time.
+refusals (how often its sink refuses every fifth batch), database (to which it writes the orders exactly once; "" for none). A record says
+where it lies ("partition:offset"), and the offset makes its key. Each other output replaces a file of its name and its batch time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from kstream_kafka import KafkaUtils
 from pyspark import RDD, SparkConf
 
+from integration.exactness.database import write_to
 from integration.exactness.job import append_line, refuse, replace_file
 from kstream import BatchTime, State, StateSpec, StreamingContext
 from kstream.dstream import DStream
@@ -80,6 +81,8 @@ def setup() -> StreamingContext:
     }
     for name, stream in streams.items():
         stream.foreachRDD(writes_pairs(root / name))
+    if options["database"]:
+        write_to(orders.map(lambda record: record[1]), options["database"])
     orders.foreachBatch(writes_frames(root, ssc))
     return ssc
 

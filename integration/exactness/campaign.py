@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from integration.exactness.database import DIE_IN_WRITE, breaches_of, places
+from integration.exactness.database import DIE_IN_WRITE, breaches_of, places, repeats_of_the_naive
 from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
 from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD
@@ -89,6 +89,8 @@ class Campaign:
         verdict = judge(self.directory, fed, round(self.interval * 1000), self.window, holds)
         if self.database:
             verdict.breaches += breaches_of(self.database, places(fed))
+            if not repeats_of_the_naive(self.database):
+                verdict.breaches.append("the naive sink has nothing twice: the kills met no batch in the middle")
         return verdict
 
     def kill_all(self, kills: list[Kill]) -> dict[int, int]:

@@ -86,7 +86,7 @@ def plan_text(data: PlanData) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CheckpointOffsets:
     """The offsets of one partition in a checkpoint.
 
     Attributes:
@@ -112,19 +112,19 @@ def newest_plans(contents: LogContents) -> dict[int, PlanData]:
     return {number: newest[1] for number in numbers if (newest := contents.newest_data(number)) is not None}
 
 
-def standing_of(contents: LogContents) -> list[Standing]:
+def standing_of(contents: LogContents) -> list[CheckpointOffsets]:
     """Return the offsets of every partition in the newest plan of every stream, in order. Pure.
 
     A batch that was given up does not run again, so `completed` does not wait for it.
     """
-    found: list[Standing] = []
+    found: list[CheckpointOffsets] = []
     for stream, data in newest_plans(contents).items():
         known = tools_of(data)
         waiting = set(known.waiting(data)) if known is not None else set[Partition]()
         unfinished = _oldest_unfinished(contents, stream)
         for topic, partition, _, until in sorted(ranges_of(data) or ()):
             completed = min(until, unfinished.get((topic, partition), until))
-            found.append(Standing(stream, topic, partition, completed, until, (topic, partition) in waiting))
+            found.append(CheckpointOffsets(stream, topic, partition, completed, until, (topic, partition) in waiting))
     return found
 
 

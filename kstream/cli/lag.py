@@ -19,7 +19,7 @@ from kstream.checkpoint import LogContents, read_log
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
     Connections,
-    Standing,
+    CheckpointOffsets,
     connection_options,
     newest_plans,
     note_inputs_without_ranges,
@@ -72,10 +72,10 @@ def lag_command(
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LagRow:
     """The offsets of a partition in the checkpoint, and the end of its log."""
 
-    at: Standing
+    at: CheckpointOffsets
     end: int
 
     @property
@@ -101,7 +101,7 @@ class Row:
         return WAITING if self.at.waiting else SHORTER
 
 
-def with_ends(standing: list[Standing], asked: Mapping[int, tuple[ConnectorTools, Mapping[str, Any]]]) -> list[Row]:
+def with_ends(standing: list[CheckpointOffsets], asked: Mapping[int, tuple[ConnectorTools, Mapping[str, Any]]]) -> list[LagRow]:
     """Ask the brokers for the ends of the logs, once for all streams of one connection. Blocks.
 
     Args:
@@ -120,10 +120,10 @@ def with_ends(standing: list[Standing], asked: Mapping[int, tuple[ConnectorTools
         _, _, partitions = alike.setdefault(keys[at.stream], (*asked[at.stream], set()))
         partitions.add((at.topic, at.partition))
     ends = {key: known.log_ends(connection, sorted(partitions)) for key, (known, connection, partitions) in alike.items()}
-    return [Row(at, ends[keys[at.stream]][at.topic, at.partition]) for at in standing]
+    return [LagRow(at, ends[keys[at.stream]][at.topic, at.partition]) for at in standing]
 
 
-def check(rows: list[Row], max_lag: int) -> None:
+def check(rows: list[LagRow], max_lag: int) -> None:
     """End the program with a sentence and ReadingCode.BEHIND if a partition is too far behind, or if a log is too short.
 
     Args:
@@ -145,7 +145,7 @@ def check(rows: list[Row], max_lag: int) -> None:
 # -- for people and as JSON
 
 
-def totals(rows: list[Row]) -> list[dict[str, Any]]:
+def totals(rows: list[LagRow]) -> list[dict[str, Any]]:
     """Return the totals per stream and topic, in order. A log that is shorter than read counts as 0."""
     found: dict[tuple[int, str], dict[str, Any]] = {}
     for row in rows:
@@ -157,7 +157,7 @@ def totals(rows: list[Row]) -> list[dict[str, Any]]:
     return [found[key] for key in sorted(found)]
 
 
-def as_data(url: str, rows: list[Row], contents: LogContents) -> dict[str, Any]:
+def as_data(url: str, rows: list[LagRow], contents: LogContents) -> dict[str, Any]:
     """Return all rows and totals as JSON values; `given_up` has batch times in ms."""
     partitions = [
         {
@@ -177,7 +177,7 @@ def as_data(url: str, rows: list[Row], contents: LogContents) -> dict[str, Any]:
     return {"path": url, "partitions": partitions, "topics": totals(rows), "given_up": given_up}
 
 
-def _print(url: str, rows: list[Row], contents: LogContents) -> None:
+def _print(url: str, rows: list[LagRow], contents: LogContents) -> None:
     """Print the rows as a table, with a sentence for each topic."""
     console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")

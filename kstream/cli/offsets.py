@@ -28,7 +28,7 @@ from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
     Connections,
     PlanData,
-    Standing,
+    CheckpointOffsets,
     connection_options,
     kept_offsets,
     newest_plans,
@@ -310,7 +310,7 @@ def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) ->
 # -- for people and as JSON
 
 
-def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str, Any]:
+def _as_data(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> dict[str, Any]:
     """Return the offsets as JSON values; times in ms since the epoch."""
     last = contents.last_planned
     partitions = [
@@ -323,7 +323,7 @@ def _as_data(url: str, contents: LogContents, rows: list[Standing]) -> dict[str,
     return {"path": url, "last_batch": last_ms, "pending": pending, "partitions": partitions, "kept": kept}
 
 
-def _print_standing(url: str, contents: LogContents, rows: list[Standing]) -> None:
+def _print_standing(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> None:
     """Print the offsets as a table."""
     console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")

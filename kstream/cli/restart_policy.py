@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class NextStart:
     """What follows the end of a driver. Attributes: delay_s (seconds to wait), quick_ends (drivers in a row that did not live long)."""
 
     delay_s: float
@@ -21,11 +21,11 @@ class RestartPolicy:
     longest_s: float = 60.0
     healthy_s: float = 600.0
 
-    def after(self, quick_ends: int, lived_s: float) -> Restart:
+    def after(self, quick_ends: int, lived_s: float) -> NextStart:
         """Return what follows the end of a driver.
 
         Args:
-            quick_ends: that of the Restart before; 0 for the first driver.
+            quick_ends: that of the NextStart before; 0 for the first driver.
             lived_s: how long the driver has lived, in seconds.
         """
         before = 0 if lived_s >= self.healthy_s else quick_ends
@@ -34,4 +34,4 @@ class RestartPolicy:
             if delay >= self.longest_s:
                 break
             delay *= 2
-        return Restart(min(delay, self.longest_s), before + 1)
+        return NextStart(min(delay, self.longest_s), before + 1)

@@ -36,7 +36,7 @@ from kstream.scheduler.job_generator import PATIENCE_INTERVALS, run_each
 from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.rate_estimator import create_rate_estimator
-from kstream.scheduler.retry_policy import retry_policy
+from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD, retry_policy
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.storage import FileStore
 
@@ -397,7 +397,11 @@ class Engine:
     def _wire(self, opened: OpenedCheckpoint) -> None:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
         log = opened.log
-        retry = self._retry.with_order() if any(output.is_ordered for output in self._graph.outputs()) else self._retry
+        ordered = [output.name for output in self._graph.outputs() if output.is_ordered]
+        if ordered and not self._retry.hold:
+            text = "output %s needs its batches in order, so each batch waits for the older ones, with all outputs (as under %s=%s)"
+            logger.info(text, ordered[0], FAILED_BATCH, HOLD)
+        retry = self._retry.with_order() if ordered else self._retry
         self._lifecycle = lifecycle = BatchLifecycle(retry, self._clock.monotonic_ms, self._runtime)
         self._lags = InputLags(lifecycle.unfinished, None if opened.contents is None else opened.contents.last_planned)
         self._states = states = StateCheckpointer(self._graph, self._store, log.epoch, log.probe, lambda: self._make_state_files(log.epoch))

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CountChange:
     """A part of a stream's plan whose record count differs from the first run.
 
     Attributes:
@@ -62,7 +62,7 @@ class ReplayedBatch:
 
     plan: BatchPlan
     ended_then: bool
-    changes: Sequence[Change] = ()
+    changes: Sequence[CountChange] = ()
     lost: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict[int, Sequence[Mapping[str, Any]]])
     error: Exception | None = None
 
@@ -216,12 +216,12 @@ class Replayer:
         return ReplayedBatch(batch.plan, batch.counts is not None, changes, lost, error)
 
 
-def changed(then: Mapping[int, Sequence[int | None]], now: Mapping[int, InputOutcome]) -> Iterator[Change]:
+def changed(then: Mapping[int, Sequence[int | None]], now: Mapping[int, InputOutcome]) -> Iterator[CountChange]:
     """Yield the parts whose record counts are known for both runs and differ. Pure."""
     for stream, outcome in sorted(now.items()):
         for part, (before, after) in enumerate(zip(then.get(stream, ()), outcome.counts, strict=False)):
             if before is not None and after is not None and before != after:
-                yield Change(stream, part, before, after)
+                yield CountChange(stream, part, before, after)
 
 
 def text_sink(directory: str) -> Callable[[int, Time, RDD[Any]], None]:

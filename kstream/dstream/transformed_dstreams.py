@@ -14,7 +14,7 @@ from kstream.dstream.node import DStreamNode, check_same_slide
 from kstream.dstream.output import Output, OutputBatch
 from kstream.errors import NoRDDError
 from kstream.worker.persisted_records import behind_storage
-from kstream.worker.record_failure import TRANSFORMATION, Step, name_of
+from kstream.worker.record_failure import TRANSFORMATION, RecordStep, name_of
 from kstream.worker.tolerant_operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class RecordDStream(TransformedDStream):
             rdd = rdd.mapPartitionsWithIndex(behind_storage(cast("PipelinedRDD[Any, Any]", rdd).func), True)
         if not self.tolerates_record_errors:
             return self._plain(rdd)
-        step = Step(TRANSFORMATION, f"{self.operator} at {self.creation_site}", name_of(self._function))
+        step = RecordStep(TRANSFORMATION, f"{self.operator} at {self.creation_site}", name_of(self._function))
         return rdd.mapPartitions(partial(OPERATORS[self.operator], self._function, step), self._preserves)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """The type of a metric, in Prometheus' words."""
 
     COUNTER = "counter"
@@ -25,21 +25,21 @@ class Family:
     """A metric with all its labels. `meaning` is its HELP text."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     meaning: str
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> Family:
-    return Family(f"kstream_{name}", Kind.GAUGE, labels, meaning)
+    return Family(f"kstream_{name}", MetricKind.GAUGE, labels, meaning)
 
 
 def _counter(name: str, meaning: str, *labels: str) -> Family:
-    return Family(f"kstream_{name}_total", Kind.COUNTER, labels, meaning)
+    return Family(f"kstream_{name}_total", MetricKind.COUNTER, labels, meaning)
 
 
 def _histogram(name: str, meaning: str, *labels: str) -> Family:
-    return Family(f"kstream_{name}", Kind.HISTOGRAM, labels, meaning)
+    return Family(f"kstream_{name}", MetricKind.HISTOGRAM, labels, meaning)
 
 
 DRIVER_INFO = _gauge("driver_info", "The application. The value is 1.", "application")

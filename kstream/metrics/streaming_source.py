@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from kstream.batch import BatchCounts, LogLag
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
-from kstream.metrics.families import Family, Kind
+from kstream.metrics.families import Family, MetricKind
 from kstream.metrics.measured_store import StoreFigures
 from kstream.metrics.metrics_listener import ListenerFigures, MetricsListener, ReceiverFigures
 
@@ -166,7 +166,7 @@ def _one(family: Family, value: float) -> Metric:
 
 def _metric(family: Family, values: Values) -> Metric:
     """Return a metric with its values."""
-    kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    kind = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
     made = kind(family.name, family.meaning, labels=family.labels)
     for labels, value in values:
         made.add_metric([_sendable(label) for label in labels], value)

@@ -44,7 +44,7 @@ class PackedRecords:
     pickled: bytes
 
 
-class TextLines:
+class PackedLines:
     """Lines that arrived together, kept as one text. The object unpickles to the list of the lines, so the reading task splits the text."""
 
     def __init__(self, text: str) -> None:
@@ -70,7 +70,7 @@ class RecordPacker:
 
     def pack(self, records: Iterable[Any]) -> list[PackedRecords]:
         """Pickle all records, and return the packs. If a record cannot be pickled, its error is raised and no record is packed."""
-        if isinstance(records, TextLines):
+        if isinstance(records, PackedLines):
             return [PackedRecords(len(records), self._dumps(records))]
         at_hand = records if isinstance(records, list) else list(records)
         packs: list[PackedRecords] = []
@@ -212,7 +212,7 @@ class ReceiverBlockWriter:
             Exception: a record cannot be pickled, without a rate limit. No record enters a block then.
         """
         if self._limiter.getCurrentLimit() is None:
-            records = records if isinstance(records, (list, TextLines)) else list(records)
+            records = records if isinstance(records, (list, PackedLines)) else list(records)
             if self._generator.add_unless_limited(self._packer.pack(records)):
                 return  # otherwise a rate has come, and each record takes a permit
         self._generator.addMultipleData(records)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from kstream.loop import THREADS
-from kstream.receiver.block_writer import TextLines
+from kstream.receiver.block_writer import PackedLines
 from kstream.receiver.receiver import Receiver
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
         yield from lines
 
 
-def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
+def line_chunks_of(file: BinaryIO) -> Iterator[PackedLines]:
     """Yield the lines that `lines_of` yields, in groups of lines that arrived together. Blocks until lines arrive."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     rest, after_cr = "", False
@@ -114,10 +114,10 @@ def line_chunks_of(file: BinaryIO) -> Iterator[TextLines]:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         whole, end, rest = (rest + text).rpartition("\n")
         if end:
-            yield TextLines(whole)
+            yield PackedLines(whole)
     rest += decode(b"", True)
     if rest:
-        yield TextLines(rest)
+        yield PackedLines(rest)
 
 
 def _close(connection: socket.socket) -> None:

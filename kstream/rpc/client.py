@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.rpc.credentials import CERTIFICATE_NAME, RpcCredentials, client_context
-from kstream.rpc.wire import AuthenticationError, FrameError, Kind, Wire, client_handshake
+from kstream.rpc.wire import AuthenticationError, FrameError, MessageKind, Wire, client_handshake
 
 MOST_ANSWER_BYTES = 1024 * 1024 * 1024
 """The largest answer that a client reads."""
@@ -49,7 +49,7 @@ class RpcClient:
             RpcUnreachableError: the server does not answer.
             RpcError: the handler failed, or the message is too large for the server.
         """
-        [answer] = self._call(what, Kind.ASK, what, "", [body])
+        [answer] = self._call(what, MessageKind.ASK, what, "", [body])
         return answer
 
     def put(self, block_id: str, chunks: Sequence[bytes], level: str = "") -> None:
@@ -64,7 +64,7 @@ class RpcClient:
             ValueError: there are too many chunks for a block, or its id or the level is too long.
             RpcError: the server did not store the block; the subclasses are those of `ask`.
         """
-        self._call(f"put {block_id}", Kind.PUT, block_id, level, chunks)
+        self._call(f"put {block_id}", MessageKind.PUT, block_id, level, chunks)
 
     def get(self, block_id: str) -> list[bytes]:
         """Return the chunks of a block. Blocks.
@@ -74,7 +74,7 @@ class RpcClient:
             ValueError: the id is too long.
             RpcError: the call failed; the subclasses are those of `ask`.
         """
-        return self._call(f"get {block_id}", Kind.GET, block_id, "", [])
+        return self._call(f"get {block_id}", MessageKind.GET, block_id, "", [])
 
     def close(self) -> None:
         """Close the connections that no call is using. Idempotent; a later call connects again."""
@@ -83,7 +83,7 @@ class RpcClient:
         for wire, _ in idle:
             wire.close()
 
-    def _call(self, what: str, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> list[bytes]:
+    def _call(self, what: str, kind: MessageKind, name: str, how: str, parts: Sequence[bytes]) -> list[bytes]:
         """Send a request over an idle connection or a new one, and return the parts of the answer. Raises as `ask`."""
         try:
             wire = self._idle_connection() or self._connect()
@@ -106,10 +106,10 @@ class RpcClient:
             raise
         with self._lock:
             self._idle.append((wire, time.monotonic()))
-        if head.kind is Kind.DONE:
+        if head.kind is MessageKind.DONE:
             return answer
         text = b"".join(answer).decode(errors="replace")
-        if head.kind is Kind.NOT_THERE:
+        if head.kind is MessageKind.NOT_THERE:
             raise KeyError(text)
         raise RpcError(f"{self.place} could not do {what!r}: {text}", place=self.place)
 

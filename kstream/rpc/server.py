@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from kstream.clock import Clock, SystemClock
 from kstream.errors import RpcError
 from kstream.rpc.credentials import RpcCredentials, server_context
-from kstream.rpc.wire import EAGER_BYTES, REFUSED, AuthenticationError, FrameError, Head, Kind, Wire, check_count, server_handshake
+from kstream.rpc.wire import EAGER_BYTES, REFUSED, AuthenticationError, FrameError, Head, MessageKind, Wire, check_count, server_handshake
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class RpcServer:
         self._tls = server_context(credentials)
         self._handlers = dict(handlers)
         self._blocks = blocks
-        self._most = {Kind.ASK: most_message, Kind.PUT: most_block}
+        self._most = {MessageKind.ASK: most_message, MessageKind.PUT: most_block}
         self._refusals = Refusals(clock or SystemClock())
         self._changed = threading.Condition()
         self._closing = False
@@ -275,10 +275,10 @@ class RpcServer:
         if refusal := self._too_large(head):
             if head.size <= EAGER_BYTES:
                 wire.read_parts(head)  # the client has sent these parts already
-            wire.send(Kind.FAILED, [refusal.encode()])
+            wire.send(MessageKind.FAILED, [refusal.encode()])
             return
         if head.size > EAGER_BYTES:
-            wire.send(Kind.GO_ON)
+            wire.send(MessageKind.GO_ON)
         kind, parts = self._answer_to(head, wire.read_parts(head))
         wire.send(kind, parts)
 
@@ -287,24 +287,24 @@ class RpcServer:
         most = self._most.get(head.kind, 0)
         if head.size <= most:
             return ""
-        if head.kind is Kind.PUT:
+        if head.kind is MessageKind.PUT:
             return f"block {head.name} is refused: it has more than the {most} bytes that a block can have"
         return f"a message {head.name} of {head.size} bytes is refused: it can have {most}"
 
-    def _answer_to(self, head: Head, parts: list[bytes]) -> tuple[Kind, Sequence[bytes]]:
+    def _answer_to(self, head: Head, parts: list[bytes]) -> tuple[MessageKind, Sequence[bytes]]:
         """Return the kind and the parts of the answer. An error of the handler becomes an answer. FrameError if the frame is no request."""
         try:
-            if head.kind is Kind.ASK:
-                return Kind.DONE, _sendable([self._handler(head.name)(b"".join(parts))])
-            if head.kind is Kind.PUT:
+            if head.kind is MessageKind.ASK:
+                return MessageKind.DONE, _sendable([self._handler(head.name)(b"".join(parts))])
+            if head.kind is MessageKind.PUT:
                 self._kept().put(head.name, parts, head.how)
-                return Kind.DONE, []
-            if head.kind is Kind.GET:
-                return Kind.DONE, _sendable(self._kept().get(head.name))
+                return MessageKind.DONE, []
+            if head.kind is MessageKind.GET:
+                return MessageKind.DONE, _sendable(self._kept().get(head.name))
         except KeyError as e:
-            return Kind.NOT_THERE, [_error_text(e.args[0] if e.args else e)]
+            return MessageKind.NOT_THERE, [_error_text(e.args[0] if e.args else e)]
         except Exception as e:
-            return Kind.FAILED, [_error_text(e)]
+            return MessageKind.FAILED, [_error_text(e)]
         raise FrameError(f"{head.kind.name} is no request")
 
     def _handler(self, name: str) -> Handler:

@@ -37,7 +37,7 @@ class FrameError(ConnectionError):
     """The other side sent bytes that are no frame, or closed the connection in the middle of a frame."""
 
 
-class Kind(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     """The kind of a frame. The first three are requests, the others are answers."""
 
     ASK = 1
@@ -53,7 +53,7 @@ class Kind(enum.IntEnum):
 class Head:
     """The head of a frame. `parts` is the number of parts, `size` their bytes together. `how` is the level of a PUT."""
 
-    kind: Kind
+    kind: MessageKind
     name: str = ""
     how: str = ""
     parts: int = 0
@@ -96,7 +96,7 @@ class Wire:
         if parts > MOST_PARTS:
             raise FrameError(f"a frame says that it has {parts} parts; it can have {MOST_PARTS}")
         try:
-            return Head(Kind(kind), self.read_exactly(name).decode(), self.read_exactly(how).decode(), parts, size)
+            return Head(MessageKind(kind), self.read_exactly(name).decode(), self.read_exactly(how).decode(), parts, size)
         except ValueError as e:
             raise FrameError(f"not the head of a frame: {e}") from e
 
@@ -111,7 +111,7 @@ class Wire:
             raise FrameError(f"the parts of a frame have {sum(lengths)} bytes, its head says {head.size}")
         return [self.read_exactly(length) for length in lengths]
 
-    def request(self, kind: Kind, name: str, how: str, parts: Sequence[bytes]) -> Head:
+    def request(self, kind: MessageKind, name: str, how: str, parts: Sequence[bytes]) -> Head:
         """Send a request, and return the head of the answer.
 
         Parts of more than EAGER_BYTES together are sent only after the server has answered GO_ON.
@@ -126,12 +126,12 @@ class Wire:
             return self._answer()
         self._send_all(_head(kind, name, how, parts, size))
         answer = self._answer()
-        if answer.kind is not Kind.GO_ON:
+        if answer.kind is not MessageKind.GO_ON:
             return answer
         self._send_parts(b"", parts, size)
         return self._answer()
 
-    def send(self, kind: Kind, parts: Sequence[bytes] = (), name: str = "", how: str = "") -> None:
+    def send(self, kind: MessageKind, parts: Sequence[bytes] = (), name: str = "", how: str = "") -> None:
         """Send a whole frame. ValueError, before a byte is sent, if it has too many parts, or if a name is too long."""
         size = sum(map(len, parts))
         self._send_parts(_head(kind, name, how, parts, size), parts, size)
@@ -166,7 +166,7 @@ class Wire:
             rest = rest[self.socket.send(rest) :]
 
 
-def _head(kind: Kind, name: str, how: str, parts: Sequence[bytes], size: int) -> bytes:
+def _head(kind: MessageKind, name: str, how: str, parts: Sequence[bytes], size: int) -> bytes:
     """Return the bytes of a frame's head, with the name and the `how`. ValueError if there are too many parts, or if a name is too long."""
     check_count(parts)
     names = name.encode(), how.encode()

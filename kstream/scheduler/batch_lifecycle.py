@@ -38,11 +38,10 @@ class _Record:
         begun_by: the step that began the current try.
         job_set: the jobs that were generated last.
         failures: how many tries of this driver have failed.
-        holds: whether later batches wait for it whatever the policy: its last failed try could not compute a state.
         due_ms: when the next try is due, under BACK_OFF; in milliseconds of the monotonic clock.
         outcome: what is known of its outcome, while that is unknown or refused.
         asked: how often an input could not say what the batch has found.
-        kept: the number of the outcome, in the order in which outcomes were kept.
+        kept_as: the number of the outcome, in the order in which outcomes were kept.
         withdrawn_by: the batch whose loss has taken this one back from the queue.
     """
 
@@ -51,11 +50,10 @@ class _Record:
     begun_by: Step = Step.PLAN
     job_set: JobSet | None = None
     failures: int = 0
-    holds: bool = False
     due_ms: int = 0
     outcome: BatchOutcome | None = None
     asked: int = 0
-    kept: int = 0
+    kept_as: int = 0
     withdrawn_by: Time | None = None
 
 
@@ -81,6 +79,7 @@ class BatchLifecycle:
         self._held: list[Time] = []
         """The batches that wait for an older one or for their turn, oldest first. Only `_move` changes it."""
         self._holding: set[Time] = set()
+        """The batches for which later ones wait whatever the policy: their last failed try could not compute a state."""
         self._in_turn_due_ms = 0
         self._kept = 0
         self._retries = 0
@@ -172,7 +171,7 @@ class BatchLifecycle:
         """Add a batch whose plan is durable: a new one, or a pending one of an earlier driver."""
         time, standing = batch.time, Standing(Execution.PLANNED)
         with self._lock:
-            if time in self._records or standing not in TABLE[Step.PLAN, None]:
+            if time in self._records:
                 raise IllegalStateError(f"batch {time} is planned already", state=str(self._records[time].standing))
             self._records[time] = _Record(batch, standing)
             self._index(time, standing)
@@ -209,7 +208,7 @@ class BatchLifecycle:
 
         Args:
             time: a planned batch.
-            due_ms: when it is due again, if it is no batch that waits for its turn.
+            due_ms: when it is due again. A batch that was held comes when it is the oldest.
         """
         with self._lock:
             record = self._records[time]
@@ -286,18 +285,18 @@ class BatchLifecycle:
 
     # -- the end of a try; any thread
 
-    def fail(self, time: Time, state_failed: bool, is_kept: bool, stopped: bool = False) -> Retry:
+    def fail(self, time: Time, state_failed: bool, may_stay: bool, stopped: bool = False) -> Retry:
         """End a try that failed, and decide when the batch is tried again.
 
         Args:
             time: the batch.
             state_failed: whether a state could not be computed. Later batches continue from it, so they wait whatever the policy.
-            is_kept: whether the batch's RDDs and plan may stay in memory, however long it fails.
+            may_stay: whether the batch's RDDs and plan may stay in memory, however long it fails.
             stopped: whether a stop has ended the try: then a restart runs the batch.
 
         Returns:
-            What becomes of it. A batch without a retry left is EXHAUSTED if it may not be kept, or if `max_held` batches are kept already.
-            One for which later batches wait is always kept.
+            What becomes of it. A batch without a retry left is EXHAUSTED if it may not stay in memory, or if `max_held` batches are IN_TURN
+            already. A batch that was tried in turn, or whose state failed, is never EXHAUSTED but by a stop.
         """
         with self._lock:
             record = self._records[time]
@@ -306,12 +305,12 @@ class BatchLifecycle:
             was_in_turn = record.standing.retry is Retry.IN_TURN
             if not stopped and not self._policy.is_used_up(failures):
                 retry = Retry.BACK_OFF
-            elif not stopped and (was_in_turn or state_failed or (is_kept and len(self._by[Retry.IN_TURN]) < self._policy.max_held)):
+            elif not stopped and (was_in_turn or state_failed or (may_stay and len(self._by[Retry.IN_TURN]) < self._policy.max_held)):
                 retry = Retry.IN_TURN
                 if was_in_turn or not self._by[Retry.IN_TURN] & self._by[Execution.ENDED]:
                     self._in_turn_due_ms = due_ms
             if self._move(time, Step.FAIL, Standing(Execution.ENDED, retry=retry)) is not None:
-                record.failures, record.due_ms, record.holds = failures, due_ms, state_failed
+                record.failures, record.due_ms = failures, due_ms
                 (self._holding.add if state_failed else self._holding.discard)(time)
             return retry
 
@@ -341,7 +340,7 @@ class BatchLifecycle:
         self._move(time, step)
         record = self._records[time]
         self._kept += 1
-        record.outcome, record.kept = outcome, self._kept
+        record.outcome, record.kept_as = outcome, self._kept
         return record
 
     def leave(self, time: Time) -> None:
@@ -369,7 +368,7 @@ class BatchLifecycle:
             return set(self._records)
 
     def to_come(self) -> set[Time]:
-        """Return the batches that have not succeeded and that this driver may still end."""
+        """Return the batches that have not succeeded, but for those that are left to a restart with all their jobs done, or to a successor."""
         with self._lock:
             return self._records.keys() - self._by[End.LEFT]
 
@@ -388,7 +387,7 @@ class BatchLifecycle:
             return self._running() | self._by[Execution.HELD] | self._between_tries()
 
     def in_line(self) -> set[Time]:
-        """Return the batches that run, or wait for an earlier one. A batch between two tries is not among them: no batch waits for it."""
+        """Return the batches that run, or wait for an earlier one. A batch between two tries is not among them."""
         with self._lock:
             return self._running() | self._by[Execution.HELD]
 
@@ -408,7 +407,7 @@ class BatchLifecycle:
             return min(self._failed_ahead(), default=time) < time
 
     def must_wait(self, time: Time) -> bool:
-        """Return whether a batch may not start yet, whatever its turn. Under hold it starts once all older ones have succeeded."""
+        """Return whether a batch may not start yet, whatever its turn. Under hold it waits for all older ones, except those that are left."""
         with self._lock:
             ahead = self._records.keys() - self._by[End.LEFT] if self._policy.hold else self._holding
             return min(ahead, default=time) < time
@@ -457,7 +456,7 @@ class BatchLifecycle:
         """Return the batches whose completion is not stored yet, in the order in which the driver asks for them and writes them."""
         with self._lock:
             times = self._by[End.UNKNOWN] | self._by[End.REFUSED]
-            records = sorted((self._records[time] for time in times), key=lambda record: record.kept)
+            records = sorted((self._records[time] for time in times), key=lambda record: record.kept_as)
             return [(record.batch, record.outcome) for record in records if record.outcome is not None]
 
     def next_due_ms(self) -> int | None:

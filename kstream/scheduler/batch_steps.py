@@ -16,7 +16,8 @@ class Execution(Enum):
     PLANNED = "planned"
     """Its plan is durable, and its jobs are about to be generated."""
     HELD = "held"
-    """It waits for an older batch or for its turn. It is data: it has no RDD and no job."""
+    """It waits. Mostly for an older batch or for its turn, and then it is data: it has no RDD and no job. With the retry `back-off` it waits for
+    a store that is away, and has the jobs that it lost."""
     GENERATED = "generated"
     """Its jobs are generated. None is queued yet."""
     SUBMITTED = "submitted"
@@ -26,7 +27,7 @@ class Execution(Enum):
     LOST = "lost"
     """Blocks or files of a state are gone that it needs. It is about to be generated again."""
     ENDED = "ended"
-    """The try has ended, and its end is stored or could not be stored."""
+    """The try has ended, in success or failure."""
 
 
 class End(Enum):
@@ -54,7 +55,7 @@ class Retry(Enum):
     IN_TURN = "in turn"
     """No retry is left. Batches of this kind are tried one at a time, oldest first, once a minute while they fail."""
     EXHAUSTED = "exhausted"
-    """No retry is left, and this driver does not try it again: a restart does."""
+    """This driver does not try it again, a restart does: no retry is left, or a stop has ended the try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ E, D, R = Execution, End, Retry
 _IN_A_TRY = (R.NONE, R.IN_TURN)
 """The retry of a batch that is in a try: of a batch tried in turn it stays, until the try has ended."""
 _KEPT = tuple(Standing(E.ENDED, end) for end in (D.UNKNOWN, D.REFUSED))
-_FAILED = tuple(Standing(E.ENDED, retry=retry) for retry in (R.BACK_OFF, R.IN_TURN, R.EXHAUSTED))
+_WITHOUT_RETRY = tuple(Standing(E.ENDED, retry=retry) for retry in (R.IN_TURN, R.EXHAUSTED))
+_FAILED = (Standing(E.ENDED, retry=R.BACK_OFF), *_WITHOUT_RETRY)
 
 
 def _tries(*executions: Execution) -> tuple[Standing, ...]:
@@ -130,7 +132,7 @@ TABLE: Mapping[tuple[Step, Standing | None], tuple[Standing, ...]] = {
     **_to(Step.PUT_BACK, [Standing(E.PLANNED)], Standing(E.HELD), Standing(E.HELD, retry=R.BACK_OFF), Standing(E.ENDED, retry=R.BACK_OFF)),
     **_to(Step.PUT_BACK, [Standing(E.PLANNED, retry=R.IN_TURN)], Standing(E.ENDED, retry=R.IN_TURN)),
     **_to(Step.FAIL, [Standing(E.PLANNED), Standing(E.RUNNING)], *_FAILED),
-    **_to(Step.FAIL, [Standing(E.PLANNED, retry=R.IN_TURN), Standing(E.RUNNING, retry=R.IN_TURN)], *_FAILED[1:]),
+    **_to(Step.FAIL, [Standing(E.PLANNED, retry=R.IN_TURN), Standing(E.RUNNING, retry=R.IN_TURN)], *_WITHOUT_RETRY),
     **_to(Step.RETRY, [Standing(E.HELD, retry=R.BACK_OFF), Standing(E.ENDED, retry=R.BACK_OFF)], Standing(E.PLANNED)),
     **_to(Step.RETRY, [Standing(E.ENDED, retry=R.IN_TURN)], Standing(E.PLANNED, retry=R.IN_TURN)),
     **_to(Step.FORGET, [Standing(E.PLANNED), Standing(E.PLANNED, retry=R.IN_TURN)], Standing(E.ENDED, retry=R.EXHAUSTED)),

@@ -49,7 +49,7 @@ def delay_ms(wrong: int) -> int:
     return min(_LONGEST_MS, _FIRST_MS * 2 ** min(wrong - 1, 10))
 
 
-class Verdict(Enum):
+class TokenAnswer(Enum):
     """What a server says to a token."""
 
     RIGHT = "right"
@@ -58,7 +58,7 @@ class Verdict(Enum):
     """There were too many wrong ones. Perhaps nobody has compared this one."""
 
 
-class Bucket:
+class LeakyBucket:
     """Counts guesses, and forgets one every second. Its owner's lock guards it."""
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ class TokenCheck:
         """Only who has shown the right token to this server has it."""
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._strangers = Bucket()
-        self._known: OrderedDict[str, Bucket] = OrderedDict()
+        self._strangers = LeakyBucket()
+        self._known: OrderedDict[str, LeakyBucket] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
         self._in_a_row = 0
         self._last_ms = 0
@@ -116,7 +116,7 @@ class TokenCheck:
         with self._lock:
             return self._refused
 
-    def check(self, given: str, client: str, proof: str | None = None) -> Verdict:
+    def check(self, given: str, client: str, proof: str | None = None) -> TokenAnswer:
         """Judge a token. Blocks for as long as the answer to a wrong one is to come late.
 
         Args:
@@ -128,29 +128,29 @@ class TokenCheck:
             RIGHT or WRONG; or TOO_MANY, at once, if too many answers wait, or it was not compared.
         """
         if self._token is None:
-            return Verdict.RIGHT
+            return TokenAnswer.RIGHT
         has_proof = proof is not None and hmac.compare_digest(self.proof.encode(), _bytes(proof))
         with self._lock:
             verdict = self._compare(self._token, _bytes(given), client, has_proof)
-        if verdict is not Verdict.WRONG:
+        if verdict is not TokenAnswer.WRONG:
             return verdict
-        return Verdict.WRONG if self._wait_for_answer(client) else Verdict.TOO_MANY
+        return TokenAnswer.WRONG if self._wait_for_answer(client) else TokenAnswer.TOO_MANY
 
-    def _compare(self, token: bytes, given: bytes, client: str, has_proof: bool) -> Verdict:
+    def _compare(self, token: bytes, given: bytes, client: str, has_proof: bool) -> TokenAnswer:
         """Judge a token, and count it if it is wrong. Call it under the lock. Takes the same time for all wrong ones of a length."""
         now = self._clock.monotonic_ms()
         name = hashlib.sha256(given).digest()
         if name in self._wrong:  # a page with an old cookie asks again and again; nobody learns anything by it
-            return Verdict.WRONG
+            return TokenAnswer.WRONG
         bucket = self._known.get(client, self._strangers)
         if not has_proof and not bucket.has_room(now):
-            return Verdict.TOO_MANY
+            return TokenAnswer.TOO_MANY
         if hmac.compare_digest(token, given):
-            _remember(self._known, client, self._known.get(client) or Bucket(), _MOST_ADDRESSES)
-            return Verdict.RIGHT
+            _remember(self._known, client, self._known.get(client) or LeakyBucket(), _MOST_ADDRESSES)
+            return TokenAnswer.RIGHT
         bucket.add(now)
         _remember(self._wrong, name, None, _MOST_WRONG)
-        return Verdict.WRONG
+        return TokenAnswer.WRONG
 
     def _wait_for_answer(self, client: str) -> bool:
         """Count a wrong token, and block for as long as its answer is to come late.

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from kstream.clock import Clock, SystemClock
 from kstream.errors import CheckpointError, ConfigurationError, StorageError
 from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host, is_loopback
-from kstream.ui.access import TokenCheck, Verdict
+from kstream.ui.access import TokenCheck, TokenAnswer
 from kstream.ui.forms import BatchStatus
 from kstream.ui.page_source import PageSource
 
@@ -171,9 +171,9 @@ def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: l
     if given is None:
         return _unauthorized("the page needs its token: open it once with ?token=…, or send Authorization: Bearer …")
     verdict = tokens.check(given, str(environ.get("REMOTE_ADDR", "")), _cookie(cookies, proof))
-    if verdict is Verdict.WRONG:
+    if verdict is TokenAnswer.WRONG:
         return _unauthorized("the token is wrong")
-    if verdict is Verdict.TOO_MANY:
+    if verdict is TokenAnswer.TOO_MANY:
         text = "there were too many wrong tokens: for some seconds no token is looked at"
         return _error("429 Too Many Requests", text, (("Retry-After", "2"),))
     if by_query is None:

@@ -53,7 +53,7 @@ _OWN_ONE_BY_ONE = frozenset({"_count_partition", "count_unless_empty"})
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PipelineFunction:
     """One function of the pipeline.
 
     Attributes:
@@ -119,7 +119,7 @@ def where_failed(traceback: TracebackType | None) -> Failing | None:
     return Failing(from_reader, certain, stage.operator, stage.each)
 
 
-def stages_of(func: Any) -> Iterator[Stage]:
+def stages_of(func: Any) -> Iterator[PipelineFunction]:
     """Yield the stages of a function of partitions, in the order in which elements pass through them."""
     if _name(func) == _PIPELINE:
         cells = _cells(func)
@@ -129,7 +129,7 @@ def stages_of(func: Any) -> Iterator[Stage]:
         yield _stage(func)
 
 
-def _stage(func: Any) -> Stage:
+def _stage(func: Any) -> PipelineFunction:
     """Return the stage of a function of a partition and its index."""
     name, cells = _name(func), _cells(func)
     if name in (_PARTITIONS, _FOREACH_PARTITION) and _is_sparks(func):
@@ -137,16 +137,16 @@ def _stage(func: Any) -> Stage:
         if _is_sparks(inner) or _name(inner) == _FOREACH_PARTITION:
             return _stage(inner)
         known = _name(inner) in _OWN_ONE_BY_ONE and str(getattr(inner, "__module__", "")).startswith("kstream.")
-        return Stage(getattr(inner, "__code__", None), name, inner, known)
+        return PipelineFunction(getattr(inner, "__code__", None), name, inner, known)
     each = next((_unwrapped(cells[key]) for key in ("f", "op", "seqOp", "func", "partitionFunc") if key in cells), None)
     if "agg" in cells:
         each, maker = _unwrapped(cells["agg"].mergeValue), _unwrapped(cells["agg"].createCombiner)
         called = _name(maker) if _is_sparks(maker) else name
-        return Stage(getattr(func, "__code__", None), called, each, name in _ONE_BY_ONE)
-    return Stage(getattr(func, "__code__", None), name, each, _is_sparks(func) and name in _ONE_BY_ONE)
+        return PipelineFunction(getattr(func, "__code__", None), called, each, name in _ONE_BY_ONE)
+    return PipelineFunction(getattr(func, "__code__", None), name, each, _is_sparks(func) and name in _ONE_BY_ONE)
 
 
-def _failed_stage(frames: list[FrameType], stages: list[Stage]) -> tuple[int, int]:
+def _failed_stage(frames: list[FrameType], stages: list[PipelineFunction]) -> tuple[int, int]:
     """Return the place in `frames` and the index of the stage in which an exception was raised: the last stage if nothing tells.
 
     A later stage is the careful answer: more stages must work one by one then. Functions of `map` and the like are called through a wrapper

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 from kstream.errors import KStreamError, TooManyRecordErrorsError
 from kstream.worker.current_record import CurrentRecord, current_record
-from kstream.worker.record_failure import RecordFailure, Step, failure_of, told_message
+from kstream.worker.record_failure import RecordFailure, RecordStep, failure_of, told_message
 from kstream.worker.stored_letters import StoredLetters
 
 LEAST_RECORDS = 100
@@ -124,7 +124,7 @@ class TaskErrors:
         self.letters: StoredLetters = {}
         """The dead letters that this task has written. They are stored when `flush` returns."""
 
-    def tolerate(self, error: Exception, record: CurrentRecord, step: Step) -> None:
+    def tolerate(self, error: Exception, record: CurrentRecord, step: RecordStep) -> None:
         """Note that a record is left out because of an error, and write it to the dead letters. May block.
 
         A record that makes several elements may fail more than once in a row. It counts once, with its first error.
@@ -155,7 +155,7 @@ class TaskErrors:
         if self._policy.dead_letters is not None and _writes_letters:
             self._write(self._policy.dead_letters, error, record, step)
 
-    def _write(self, dead_letters: DeadLetters, error: Exception, record: CurrentRecord, step: Step) -> None:
+    def _write(self, dead_letters: DeadLetters, error: Exception, record: CurrentRecord, step: RecordStep) -> None:
         """Write the dead letter of a record, unless an earlier output of the batch has stored it. May block."""
         if self._stored is None:
             self._stored = self._find_stored()
@@ -215,7 +215,7 @@ def without_letters() -> Generator[None]:
         _writes_letters = True
 
 
-def leave_out_current(error: Exception, step: Step) -> None:
+def leave_out_current(error: Exception, step: RecordStep) -> None:
     """Leave out the record that the task is handing out, because an operator has failed for it. May block on the dead letters.
 
     Args:

@@ -34,7 +34,7 @@ _known_frames: dict[tuple[tuple[CodeType, int], ...], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecordStep:
     """A step of a stream in which a record can fail.
 
     Attributes:
@@ -61,13 +61,13 @@ class RecordFailure:
     """
 
     record: CurrentRecord
-    step: Step
+    step: RecordStep
     exception: str
     message: str
     stacktrace: str
 
 
-def failure_of(error: Exception, record: CurrentRecord, step: Step) -> RecordFailure:
+def failure_of(error: Exception, record: CurrentRecord, step: RecordStep) -> RecordFailure:
     """Return the description of a failure.
 
     Args:

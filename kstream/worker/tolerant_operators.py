@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kstream.worker.record_errors import leave_out_current
-from kstream.worker.record_failure import Step
+from kstream.worker.record_failure import RecordStep
 
 
-def map_records(f: Callable[[Any], Any], step: Step, records: Iterable[Any]) -> Iterator[Any]:
+def map_records(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
     """Yield f(record) of each record."""
     for record in records:
         try:
@@ -24,7 +24,7 @@ def map_records(f: Callable[[Any], Any], step: Step, records: Iterable[Any]) -> 
             yield made
 
 
-def flat_map_records(f: Callable[[Any], Iterable[Any]], step: Step, records: Iterable[Any]) -> Iterator[Any]:
+def flat_map_records(f: Callable[[Any], Iterable[Any]], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
     """Yield all elements of f(record) of each record."""
     for record in records:
         try:
@@ -35,7 +35,7 @@ def flat_map_records(f: Callable[[Any], Iterable[Any]], step: Step, records: Ite
             yield from made
 
 
-def filter_records(f: Callable[[Any], Any], step: Step, records: Iterable[Any]) -> Iterator[Any]:
+def filter_records(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
     """Yield the records for which f(record) is true."""
     for record in records:
         try:
@@ -47,12 +47,12 @@ def filter_records(f: Callable[[Any], Any], step: Step, records: Iterable[Any]) 
                 yield record
 
 
-def map_values(f: Callable[[Any], Any], step: Step, records: Iterable[Any]) -> Iterator[Any]:
+def map_values(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
     """Yield (key, f(value)) of each pair."""
     return map_records(lambda pair: (pair[0], f(pair[1])), step, records)
 
 
-def flat_map_values(f: Callable[[Any], Iterable[Any]], step: Step, records: Iterable[Any]) -> Iterator[Any]:
+def flat_map_values(f: Callable[[Any], Iterable[Any]], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
     """Yield (key, each element of f(value)) of each pair."""
 
     def elements(pair: Any) -> Iterator[Any]:
@@ -62,7 +62,7 @@ def flat_map_values(f: Callable[[Any], Iterable[Any]], step: Step, records: Iter
     return flat_map_records(elements, step, records)
 
 
-OPERATORS: dict[str, Callable[[Any, Step, Iterable[Any]], Iterator[Any]]] = {
+OPERATORS: dict[str, Callable[[Any, RecordStep, Iterable[Any]], Iterator[Any]]] = {
     "map": map_records,
     "flatMap": flat_map_records,
     "filter": filter_records,

@@ -10,7 +10,7 @@ import pytest
 from kstream.batch import InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.interval_change import IntervalChange, write_change
-from kstream.context.replay import Change, ReplayedBatch, Replayer, changed
+from kstream.context.replay import CountChange, ReplayedBatch, Replayer, changed
 from kstream.dstream import ForEachDStream
 from kstream.dstream.base import node_of
 from kstream.errors import ConfigurationError, IntervalChangedError
@@ -104,8 +104,8 @@ def test_what_the_input_has_lost_since_is_said() -> None:
     world.log[3] = None  # type: ignore[call-overload]
     world.log[6:9] = [None] * 3  # type: ignore[list-item]
     batches = {b.time: b for b in Again(world, shadow=True).run(1, 5)}
-    assert batches[at(2)].changes == [Change(0, 0, 3, 2)] and not batches[at(2)].same
-    assert batches[at(3)].lost == {0: [{"from": 6}]} and batches[at(3)].changes == [Change(0, 0, 3, 0)]
+    assert batches[at(2)].changes == [CountChange(0, 0, 3, 2)] and not batches[at(2)].same
+    assert batches[at(3)].lost == {0: [{"from": 6}]} and batches[at(3)].changes == [CountChange(0, 0, 3, 0)]
     assert batches[at(1)].same and batches[at(5)].same
 
 
@@ -150,4 +150,4 @@ def test_another_interval_is_refused() -> None:
 
 def test_only_counts_that_are_known_of_both_times_are_compared() -> None:
     now = {0: InputOutcome([3, None, 5]), 1: InputOutcome([1])}
-    assert list(changed({0: [2, 4, 5, 9], 1: [None]}, now)) == [Change(0, 0, 2, 3)]
+    assert list(changed({0: [2, 4, 5, 9], 1: [None]}, now)) == [CountChange(0, 0, 2, 3)]

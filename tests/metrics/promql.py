@@ -6,7 +6,7 @@ import re
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from kstream.metrics.families import FAMILIES, Kind
+from kstream.metrics.families import FAMILIES, MetricKind
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}")
@@ -59,7 +59,7 @@ def exported() -> dict[str, set[str]]:
     found = {"up": {"job", "instance"}}
     for family in FAMILIES:
         labels = {*family.labels, *OF_PROMETHEUS}
-        if family.kind is Kind.HISTOGRAM:
+        if family.kind is MetricKind.HISTOGRAM:
             found |= {f"{family.name}_bucket": {*labels, "le"}, f"{family.name}_sum": labels, f"{family.name}_count": labels}
         else:
             found[family.name] = labels

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kstream.metrics.families import BATCH_BOUNDS, FAMILIES, STORE_BOUNDS, Family, Histogram, Kind, markdown_table
+from kstream.metrics.families import BATCH_BOUNDS, FAMILIES, STORE_BOUNDS, Family, Histogram, MetricKind, markdown_table
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
 
@@ -15,9 +15,9 @@ MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_name_begins_with_kstream_and_has_a_base_unit(family: Family) -> None:
     assert re.fullmatch(r"kstream_[a-z_]+", family.name)
-    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+    assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER)
     assert not re.search(r"milli|_ms(_|$)|_minutes|_kilo|_mega", family.name)
-    assert family.kind is not Kind.HISTOGRAM or family.name.endswith("_seconds")
+    assert family.kind is not MetricKind.HISTOGRAM or family.name.endswith("_seconds")
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

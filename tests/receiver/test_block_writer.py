@@ -13,7 +13,7 @@ from kstream.clock import Clock, SystemClock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
 from kstream.receiver.block_generator import BlockIds, RateLimiter
 from kstream.receiver.block_reading import records_of
-from kstream.receiver.block_writer import MOST_BLOCK_BYTES, BlockWriterConfig, ReceiverBlockWriter, TextLines
+from kstream.receiver.block_writer import MOST_BLOCK_BYTES, BlockWriterConfig, ReceiverBlockWriter, PackedLines
 from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, ReceivedBlockStoreResult
 from kstream.testing import ManualClock
 
@@ -153,7 +153,7 @@ LINES = [f"line {n}" for n in range(1000)]
 
 @pytest.mark.parametrize("rates", [(50, None), (None, 50), (400, 50)], ids=["maxRate", "initialRate", "the lower of both"])
 @pytest.mark.parametrize(
-    "given", [lambda: TextLines("\n".join(LINES)), lambda: LINES, lambda: iter(LINES)], ids=["a read", "a list", "an iterator"]
+    "given", [lambda: PackedLines("\n".join(LINES)), lambda: LINES, lambda: iter(LINES)], ids=["a read", "a list", "an iterator"]
 )
 def test_under_a_rate_limit_each_record_of_many_enters_as_it_is_permitted(
     given: Callable[[], Iterable[Any]], rates: tuple[int | None, int | None]
@@ -172,7 +172,7 @@ def test_under_a_rate_limit_each_record_of_many_enters_as_it_is_permitted(
 
 
 @pytest.mark.parametrize(
-    "given", [lambda: TextLines("\n".join(LINES)), lambda: LINES, lambda: iter(LINES)], ids=["a read", "a list", "an iterator"]
+    "given", [lambda: PackedLines("\n".join(LINES)), lambda: LINES, lambda: iter(LINES)], ids=["a read", "a list", "an iterator"]
 )
 def test_under_a_rate_that_comes_while_lines_are_pickled_each_of_them_takes_a_permit(given: Callable[[], Iterable[Any]]) -> None:
     """Not each pack, which is a thousand lines."""

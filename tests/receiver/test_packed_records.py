@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstream.receiver.block_reading import records_of
-from kstream.receiver.block_writer import RecordPacker, TextLines, chunks_of, dumps_plain
+from kstream.receiver.block_writer import RecordPacker, PackedLines, chunks_of, dumps_plain
 from kstream.receiver.socket_receiver import line_chunks_of
 from kstream.worker.current_record import current_record
 from kstream.worker.pickled_chunks import CHUNK_BYTES
@@ -21,7 +21,7 @@ def packed(*calls: Any) -> list[Any]:
 
 
 def test_a_block_gives_back_packs_and_single_records_in_the_order_they_came() -> None:
-    block = [1, *packed([2, 3], (n for n in (4, 5))), 6, 7, *packed([], [8]), *packed(TextLines("a\nb"))]
+    block = [1, *packed([2, 3], (n for n in (4, 5))), 6, 7, *packed([], [8]), *packed(PackedLines("a\nb"))]
     count, chunks = chunks_of(block, dumps_plain)
     assert count == 10 and list(records_of(chunks, "b")) == [1, 2, 3, 4, 5, 6, 7, 8, "a", "b"]
 
@@ -48,13 +48,13 @@ def test_what_cannot_be_pickled_is_told_to_whoever_brings_it() -> None:
 
 
 def test_lines_are_pickled_as_one_text_and_need_nothing_of_ours_to_be_read() -> None:
-    [pack] = packed(TextLines("é\n\nb"))
+    [pack] = packed(PackedLines("é\n\nb"))
     assert pack.count == 3 and pickle.loads(pack.pickled) == ["é", "", "b"]
-    assert b"kstream" not in pack.pickled and len(list(TextLines("é\n\nb"))) == 3
+    assert b"kstream" not in pack.pickled and len(list(PackedLines("é\n\nb"))) == 3
 
 
 def test_the_stored_form_of_lines() -> None:
-    assert chunks_of(packed(TextLines("a\nb"), TextLines("c")), dumps_plain)[1] == [GOLDEN]
+    assert chunks_of(packed(PackedLines("a\nb"), PackedLines("c")), dumps_plain)[1] == [GOLDEN]
     assert list(records_of([GOLDEN], "b")) == ["a", "b", "c"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
 from kstream.receiver.block_store import BlockStore
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
-from kstream.rpc.wire import EAGER_BYTES, MOST_PARTS, Kind, Wire, client_handshake
+from kstream.rpc.wire import EAGER_BYTES, MOST_PARTS, MessageKind, Wire, client_handshake
 
 CREDENTIALS = RpcCredentials.new()
 
@@ -228,7 +228,7 @@ def test_a_reader_that_is_slow_but_never_silent_gets_everything() -> None:
 
     def send() -> None:
         try:
-            Wire(sender).send(Kind.DONE, [body])
+            Wire(sender).send(MessageKind.DONE, [body])
         except OSError as e:
             errors.append(e)
         sender.close()
@@ -278,11 +278,11 @@ def test_many_callers_are_answered_at_once() -> None:
 
 MALFORMED: dict[str, bytes] = {
     "no kind of call": b"\xff" * 17,
-    "an answer": bytes([Kind.DONE]) + bytes(16),
-    "parts of another size than the head says": bytes([Kind.PUT, 0, 1, 0, 6, 0, 0, 0, 1]) + bytes([0] * 7 + [9]) + b"xmemory" + bytes(8),
-    "too many parts": bytes([Kind.PUT, 0, 0, 0, 0]) + (MOST_PARTS + 1).to_bytes(4, "big") + bytes(8),
-    "a name that is no text": bytes([Kind.ASK, 0, 1]) + bytes(14) + b"\xff",
-    "half a head": bytes([Kind.ASK, 0]),
+    "an answer": bytes([MessageKind.DONE]) + bytes(16),
+    "parts of another size than the head says": bytes([MessageKind.PUT, 0, 1, 0, 6, 0, 0, 0, 1]) + bytes([0] * 7 + [9]) + b"xmemory" + bytes(8),
+    "too many parts": bytes([MessageKind.PUT, 0, 0, 0, 0]) + (MOST_PARTS + 1).to_bytes(4, "big") + bytes(8),
+    "a name that is no text": bytes([MessageKind.ASK, 0, 1]) + bytes(14) + b"\xff",
+    "half a head": bytes([MessageKind.ASK, 0]),
 }
 
 

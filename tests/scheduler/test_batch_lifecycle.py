@@ -56,10 +56,10 @@ class Lives:
             self.lifecycle.submitted(Time(each), job_set)
             assert self.lifecycle.begin(job_set)
 
-    def fail(self, ms: int, state_failed: bool = False, is_kept: bool = True) -> Retry:
+    def fail(self, ms: int, state_failed: bool = False, may_stay: bool = True) -> Retry:
         """A batch that is planned runs and fails."""
         self.run(ms)
-        return self.lifecycle.fail(Time(ms), state_failed, is_kept)
+        return self.lifecycle.fail(Time(ms), state_failed, may_stay)
 
     def planned_and_failed(self, *ms: int) -> None:
         for each in ms:
@@ -350,10 +350,10 @@ def test_a_batch_that_is_tried_in_turn_stays_so_and_one_beyond_the_bound_is_left
 def test_a_batch_that_may_not_be_kept_is_left_to_a_restart_once_its_retries_are_used_up() -> None:
     lives = Lives(RetryPolicy(retries=1))
     lives.plan(1000)
-    assert lives.fail(1000, is_kept=False) is Retry.BACK_OFF
+    assert lives.fail(1000, may_stay=False) is Retry.BACK_OFF
     lives.now = LONGEST_MS
     lives.due()
-    assert lives.fail(1000, is_kept=False) is Retry.EXHAUSTED
+    assert lives.fail(1000, may_stay=False) is Retry.EXHAUSTED
 
 
 def test_a_try_whose_completion_is_refused_holds_up_no_other_batch() -> None:
@@ -376,7 +376,7 @@ def test_a_try_whose_completion_is_refused_holds_up_no_other_batch() -> None:
 def test_a_batch_whose_state_failed_holds_later_ones_until_it_has_succeeded(retries: int) -> None:
     lives = Lives(RetryPolicy(retries=retries))
     lives.plan(1000)
-    lives.fail(1000, state_failed=True, is_kept=False)
+    lives.fail(1000, state_failed=True, may_stay=False)
     assert lives.lifecycle.must_wait(Time(2000)) and not lives.lifecycle.must_wait(Time(500))
     lives.now = LONGEST_MS
     assert lives.due() == [1000]
@@ -392,7 +392,7 @@ def test_a_batch_whose_state_a_later_try_has_computed_holds_no_other_any_more() 
     lives.fail(1000, state_failed=True)
     lives.now = LONGEST_MS
     lives.due()
-    assert lives.fail(1000, is_kept=False) is Retry.EXHAUSTED, "only the output failed, and the batch is left to a restart"
+    assert lives.fail(1000, may_stay=False) is Retry.EXHAUSTED, "only the output failed, and the batch is left to a restart"
     assert not lives.lifecycle.must_wait(Time(2000))
 
 

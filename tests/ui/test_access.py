@@ -10,7 +10,7 @@ import pytest
 from kstream.clock import StopFlag
 from kstream.http_server import is_allowed_host, is_loopback
 from kstream.testing import ManualClock
-from kstream.ui.access import TokenCheck, Verdict, delay_ms
+from kstream.ui.access import TokenCheck, TokenAnswer, delay_ms
 
 
 class SteppedClock(ManualClock):
@@ -62,7 +62,7 @@ def test_wrong_tokens_are_counted_and_after_a_minute_without_one_the_delays_begi
     verdicts = [check.check(f"guess {n}", "10.0.0.9") for n in range(3)]
     clock.advance(60_001)
     verdicts.append(check.check("guess 3", "10.0.0.9"))
-    assert verdicts == [Verdict.WRONG] * 4
+    assert verdicts == [TokenAnswer.WRONG] * 4
     assert clock.waits == [100, 200, 400, 100] and check.refused == 4
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
         "the page has refused a wrong token from 10.0.0.9, the 1. since its start"
@@ -71,9 +71,9 @@ def test_wrong_tokens_are_counted_and_after_a_minute_without_one_the_delays_begi
 
 def test_a_token_is_right_or_wrong_whatever_text_it_is() -> None:
     check = TokenCheck("right", SteppedClock())
-    assert check.is_needed and check.check("right", "10.0.0.1") is Verdict.RIGHT
-    assert {check.check(text, "10.0.0.1") for text in ("", "righ", "right ", "ü", "\udcff")} == {Verdict.WRONG}
-    assert TokenCheck(None, ManualClock(0)).check("any", "10.0.0.1") is Verdict.RIGHT
+    assert check.is_needed and check.check("right", "10.0.0.1") is TokenAnswer.RIGHT
+    assert {check.check(text, "10.0.0.1") for text in ("", "righ", "right ", "ü", "\udcff")} == {TokenAnswer.WRONG}
+    assert TokenCheck(None, ManualClock(0)).check("any", "10.0.0.1") is TokenAnswer.RIGHT
 
 
 def test_a_fifth_wrong_token_does_not_wait_and_an_end_ends_the_waits() -> None:
@@ -83,8 +83,8 @@ def test_a_fifth_wrong_token_does_not_wait_and_an_end_ends_the_waits() -> None:
     for thread in waiting:
         thread.start()
     clock.wait_for_waiters(4)
-    assert check.check("wrong", "10.0.0.9") is Verdict.TOO_MANY
-    assert check.check("right", "10.0.0.1") is Verdict.RIGHT
+    assert check.check("wrong", "10.0.0.9") is TokenAnswer.TOO_MANY
+    assert check.check("right", "10.0.0.1") is TokenAnswer.RIGHT
     check.stop()
     clock.advance(1, wait=False)
     for thread in waiting:
@@ -110,10 +110,10 @@ def test_many_clients_together_make_twenty_guesses_and_then_one_a_second() -> No
     check.stop()
     clients = [f"10.0.{n // 250}.{n % 250}" for n in range(1000)]
     verdicts = [check.check(f"guess {n}", client) for n, client in enumerate(clients)]
-    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 980 and check.refused == GUESSES
+    assert verdicts == [TokenAnswer.WRONG] * GUESSES + [TokenAnswer.TOO_MANY] * 980 and check.refused == GUESSES
     clock.advance(3000)
     verdicts = [check.check(f"later guess {n}", client) for n, client in enumerate(clients)]
-    assert verdicts == [Verdict.WRONG] * 3 + [Verdict.TOO_MANY] * 997
+    assert verdicts == [TokenAnswer.WRONG] * 3 + [TokenAnswer.TOO_MANY] * 997
 
 
 def test_a_machine_that_is_up_for_days_allows_no_more_guesses_at_once() -> None:
@@ -121,39 +121,39 @@ def test_a_machine_that_is_up_for_days_allows_no_more_guesses_at_once() -> None:
     check = TokenCheck("right", clock)
     check.stop()
     verdicts = [check.check(f"guess {n}", "10.0.0.9") for n in range(1000)]
-    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 980
+    assert verdicts == [TokenAnswer.WRONG] * GUESSES + [TokenAnswer.TOO_MANY] * 980
     clock.advance(5 * 24 * 3600 * 1000)
     verdicts = [check.check(f"later guess {n}", "10.0.0.9") for n in range(1000)]
-    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 980
+    assert verdicts == [TokenAnswer.WRONG] * GUESSES + [TokenAnswer.TOO_MANY] * 980
 
 
 def test_the_right_guess_is_told_from_no_other_one_once_there_were_too_many(undelayed: TokenCheck) -> None:
     for n in range(GUESSES):
         undelayed.check(f"guess {n}", "10.0.0.9")
-    assert undelayed.check("right", "10.0.0.9") is undelayed.check("wrong", "10.0.0.9") is Verdict.TOO_MANY
+    assert undelayed.check("right", "10.0.0.9") is undelayed.check("wrong", "10.0.0.9") is TokenAnswer.TOO_MANY
 
 
 def test_an_address_that_has_shown_the_right_token_is_not_kept_out_by_guesses_of_others(undelayed: TokenCheck) -> None:
-    assert undelayed.check("right", "10.0.0.1") is Verdict.RIGHT
+    assert undelayed.check("right", "10.0.0.1") is TokenAnswer.RIGHT
     for n in range(1000):
         undelayed.check(f"guess {n}", "10.0.0.9")
-    assert [undelayed.check("right", "10.0.0.1") for _ in range(1000)] == [Verdict.RIGHT] * 1000
+    assert [undelayed.check("right", "10.0.0.1") for _ in range(1000)] == [TokenAnswer.RIGHT] * 1000
 
 
 def test_who_guesses_from_an_address_that_has_shown_the_right_token_has_no_more_guesses(undelayed: TokenCheck) -> None:
     """Behind a proxy all have one address."""
     undelayed.check("right", "127.0.0.1")
     verdicts = [undelayed.check(f"guess {n}", "127.0.0.1") for n in range(100)]
-    assert verdicts == [Verdict.WRONG] * GUESSES + [Verdict.TOO_MANY] * 80
-    assert undelayed.check("right", "127.0.0.1") is Verdict.TOO_MANY
-    assert undelayed.check("right", "127.0.0.1", undelayed.proof) is Verdict.RIGHT
-    assert undelayed.check("right", "127.0.0.1", "another proof") is Verdict.TOO_MANY
+    assert verdicts == [TokenAnswer.WRONG] * GUESSES + [TokenAnswer.TOO_MANY] * 80
+    assert undelayed.check("right", "127.0.0.1") is TokenAnswer.TOO_MANY
+    assert undelayed.check("right", "127.0.0.1", undelayed.proof) is TokenAnswer.RIGHT
+    assert undelayed.check("right", "127.0.0.1", "another proof") is TokenAnswer.TOO_MANY
 
 
 def test_the_same_wrong_token_again_and_again_keeps_nobody_out(undelayed: TokenCheck) -> None:
     """Pages that are open with the token of an earlier driver ask for ever."""
-    assert {undelayed.check("of yesterday", f"10.0.0.{n}") for n in range(200)} == {Verdict.WRONG}
-    assert undelayed.check("right", "10.0.1.1") is Verdict.RIGHT
+    assert {undelayed.check("of yesterday", f"10.0.0.{n}") for n in range(200)} == {TokenAnswer.WRONG}
+    assert undelayed.check("right", "10.0.1.1") is TokenAnswer.RIGHT
 
 
 def test_what_is_remembered_of_clients_and_tokens_has_bounds() -> None:
@@ -167,4 +167,4 @@ def test_what_is_remembered_of_clients_and_tokens_has_bounds() -> None:
     assert len(check._known) == len(check._wrong) == 1000
     for n in range(GUESSES):
         check.check(f"last guess {n}", "10.0.0.9")
-    assert check.check("right", "address 2999") is Verdict.RIGHT and check.check("right", "address 0") is Verdict.TOO_MANY
+    assert check.check("right", "address 2999") is TokenAnswer.RIGHT and check.check("right", "address 0") is TokenAnswer.TOO_MANY

@@ -10,11 +10,11 @@ import pytest
 from kstream.worker.current_record import CurrentRecord, begin_task, between_chunks, current_record, hand_out, reading
 from kstream.worker.persisted_records import from_storage
 from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy, TaskErrors, in_this_task
-from kstream.worker.record_failure import TRANSFORMATION, RecordFailure, Step
+from kstream.worker.record_failure import TRANSFORMATION, RecordFailure, RecordStep
 from kstream.worker.tolerant_operators import OPERATORS
 
-BEFORE = Step(TRANSFORMATION, "flatMap at job.py:6", "job.numbers")
-STEP = Step(TRANSFORMATION, "map at job.py:7", "job.inverse")
+BEFORE = RecordStep(TRANSFORMATION, "flatMap at job.py:6", "job.numbers")
+STEP = RecordStep(TRANSFORMATION, "map at job.py:7", "job.inverse")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ class Source:
     def __init__(self, *chunks: list[str]) -> None:
         self.chunks = chunks
         self.read = 0
-        self.letters: list[tuple[int | None, Step]] = []
+        self.letters: list[tuple[int | None, RecordStep]] = []
         self.ended: list[TaskErrors] = []
 
     def compute(self, index: int, nothing: Iterable[Any]) -> Iterable[Any]:

@@ -12,11 +12,11 @@ from kstream.errors import DataLossError, TooManyRecordErrorsError
 from kstream.worker import record_errors, record_failure
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.record_errors import OTHER, ErrorLimit, ErrorsPolicy, TaskErrors, make_one_by_one
-from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, Step, failure_of, name_of
+from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, RecordStep, failure_of, name_of
 from kstream.worker.stored_letters import StoredLetters
 
-DECODE = Step(VALUE_CONVERTER, "valueDecoder", "json.loads")
-PARSE = Step("TRANSFORMATION", "map at job.py:7", "job.parse")
+DECODE = RecordStep(VALUE_CONVERTER, "valueDecoder", "json.loads")
+PARSE = RecordStep("TRANSFORMATION", "map at job.py:7", "job.parse")
 ANY_NUMBER = ErrorLimit(1.0, 10**9)
 
 
@@ -130,7 +130,7 @@ def test_more_kinds_than_a_report_should_hold_are_counted_together(monkeypatch: 
     monkeypatch.setattr(record_errors, "MOST_KINDS", 2)
     errors = TaskErrors(ErrorsPolicy(ANY_NUMBER))
     for offset in range(5):
-        errors.tolerate(ValueError(), at(offset), Step("TRANSFORMATION", f"map at {offset}", "f"))
+        errors.tolerate(ValueError(), at(offset), RecordStep("TRANSFORMATION", f"map at {offset}", "f"))
     assert [records for records, _ in errors.kinds.values()] == [1, 1, 3]
     assert errors.kinds[OTHER][1].startswith("orders-0@2")
 

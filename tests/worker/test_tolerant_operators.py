@@ -9,10 +9,10 @@ import pytest
 
 from kstream.worker.current_record import CurrentRecord, begin_task, between_chunks, hand_out
 from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy, TaskErrors, in_this_task
-from kstream.worker.record_failure import TRANSFORMATION, Step
+from kstream.worker.record_failure import TRANSFORMATION, RecordStep
 from kstream.worker.tolerant_operators import OPERATORS
 
-STEP = Step(TRANSFORMATION, "map at job.py:7", "job.parse")
+STEP = RecordStep(TRANSFORMATION, "map at job.py:7", "job.parse")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def run(name: str, f: Any, records: Iterable[Any]) -> tuple[list[Any], list[str]
     left_out: list[str] = []
 
     class Noting(TaskErrors):
-        def tolerate(self, error: Exception, record: CurrentRecord, step: Step) -> None:
+        def tolerate(self, error: Exception, record: CurrentRecord, step: RecordStep) -> None:
             super().tolerate(error, record, step)
             left_out.append(f"{record} {type(error).__name__} {step.operator}")
 

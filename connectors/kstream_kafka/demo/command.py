@@ -13,7 +13,7 @@ import click
 from kstream.cli.terminal import clear_errors, echo, fail, require_pyspark
 from kstream_kafka.demo.board import Board, Run, batch_text, make_view, short_ranges
 from kstream_kafka.demo.page import Page
-from kstream_kafka.demo.proof import Verdict
+from kstream_kafka.demo.proof import ProofResult
 from kstream_kafka.demo.stage import Script, Stage
 
 
@@ -50,7 +50,7 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
                 shown.keep(stage.checkpoint)
 
 
-def _tell(verdict: Verdict, lines: Sequence[str], seconds: float) -> None:
+def _tell(verdict: ProofResult, lines: Sequence[str], seconds: float) -> None:
     """Print the report. End the program if the proof does not hold."""
     for line in lines:
         echo(line)
@@ -59,7 +59,7 @@ def _tell(verdict: Verdict, lines: Sequence[str], seconds: float) -> None:
     echo(f"PROVED: every order was counted exactly once ({seconds:.0f} s)")
 
 
-def report(verdict: Verdict, stage: Stage, interval_ms: int) -> list[str]:
+def report(verdict: ProofResult, stage: Stage, interval_ms: int) -> list[str]:
     """Return the result of the demo as lines of text."""
     lines = [
         f"{verdict.acknowledged:,} orders acknowledged by Kafka, {verdict.counted:,} counted: missing {len(verdict.missing)}, "

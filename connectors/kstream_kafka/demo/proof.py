@@ -55,7 +55,7 @@ class Evidence:
 
 
 @dataclass
-class Verdict:
+class ProofResult:
     """The result of the proof. Everything is proved if `failures` is empty.
 
     Attributes:
@@ -86,9 +86,9 @@ class Verdict:
         return not self.failures
 
 
-def prove(evidence: Evidence) -> Verdict:
+def prove(evidence: Evidence) -> ProofResult:
     """Check all facts and return the result. Each violation of "exactly once" is a sentence in its `failures`."""
-    verdict = Verdict(len(evidence.truth), sum(map(len, evidence.batches.values())))
+    verdict = ProofResult(len(evidence.truth), sum(map(len, evidence.batches.values())))
     _orders(evidence, verdict)
     _attempts(evidence, verdict)
     _coverage(evidence, verdict)
@@ -96,7 +96,7 @@ def prove(evidence: Evidence) -> Verdict:
     return verdict
 
 
-def _orders(evidence: Evidence, verdict: Verdict) -> None:
+def _orders(evidence: Evidence, verdict: ProofResult) -> None:
     """Check that the sink has each acknowledged order once and unchanged, and no other order."""
     truth = {order.order_id: order for order in evidence.truth}
     counted = Counter(order.order_id for orders in evidence.batches.values() for order in orders)
@@ -114,7 +114,7 @@ def _orders(evidence: Evidence, verdict: Verdict) -> None:
             verdict.failures.append(f"{what}: {len(ids)} orders ({', '.join(map(str, ids[:5]))}{' …' if len(ids) > 5 else ''})")
 
 
-def _attempts(evidence: Evidence, verdict: Verdict) -> None:
+def _attempts(evidence: Evidence, verdict: ProofResult) -> None:
     """Check that all attempts at a batch had the same ranges, and that pending batches ran again with their planned ranges."""
     tried: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in evidence.attempts:
@@ -136,7 +136,7 @@ def _attempts(evidence: Evidence, verdict: Verdict) -> None:
         verdict.failures.append("no batch was running when the driver was killed: nothing was shown")
 
 
-def _coverage(evidence: Evidence, verdict: Verdict) -> None:
+def _coverage(evidence: Evidence, verdict: ProofResult) -> None:
     """Check that the ranges of each partition follow one another without gap or overlap, from 0 to the end of its log.
 
     Check also that each batch counted as many orders as its ranges have offsets.
@@ -155,7 +155,7 @@ def _coverage(evidence: Evidence, verdict: Verdict) -> None:
         verdict.failures.append(f"the batches end at {position}, the log at {dict(evidence.ends)}")
 
 
-def _windows(evidence: Evidence, verdict: Verdict) -> None:
+def _windows(evidence: Evidence, verdict: ProofResult) -> None:
     """Check that the totals of each window are the totals of its batches' orders, also across the kill."""
     for time in sorted(evidence.batches):
         totals = evidence.windows.get(time)

@@ -11,7 +11,7 @@ from typing import Any
 from kstream.offsets.offset_range import OffsetRange
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.record_errors import TaskErrors, make_one_by_one
-from kstream.worker.record_failure import KEY_CONVERTER, TRANSFORMATION, VALUE_CONVERTER, Step, name_of
+from kstream.worker.record_failure import KEY_CONVERTER, TRANSFORMATION, VALUE_CONVERTER, RecordStep, name_of
 from kstream_kafka.reader.decoding import Chunk, Decoding, consumer_record, value_only
 
 
@@ -71,16 +71,16 @@ class TolerantDecoding:
         """Pass the error of a message to the policy."""
         self._errors.tolerate(error, record_of((message,), 0), self._step(message))
 
-    def _step(self, message: Any) -> Step:
+    def _step(self, message: Any) -> RecordStep:
         """Return the step in which the decoding of a message has failed: the key is decoded before the value."""
         decoding = self._decoding
         if decoding.message_handler not in (None, value_only, consumer_record):
-            return Step(TRANSFORMATION, "messageHandler", name_of(decoding.message_handler))
+            return RecordStep(TRANSFORMATION, "messageHandler", name_of(decoding.message_handler))
         if decoding.message_handler is not value_only and _fails(decoding.key_decoder, message.key()):
-            return Step(KEY_CONVERTER, "keyDecoder", name_of(decoding.key_decoder))
+            return RecordStep(KEY_CONVERTER, "keyDecoder", name_of(decoding.key_decoder))
         if decoding.message_handler is consumer_record and not _fails(decoding.value_decoder, message.value()):  # it reads the headers
-            return Step(TRANSFORMATION, "messageHandler", name_of(consumer_record))
-        return Step(VALUE_CONVERTER, "valueDecoder", name_of(decoding.value_decoder))
+            return RecordStep(TRANSFORMATION, "messageHandler", name_of(consumer_record))
+        return RecordStep(VALUE_CONVERTER, "valueDecoder", name_of(decoding.value_decoder))
 
 
 def _fails(decoder: Callable[[Any], Any] | None, raw: bytes | None) -> bool:

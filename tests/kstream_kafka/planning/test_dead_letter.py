@@ -5,10 +5,10 @@ from __future__ import annotations
 from kstream_kafka.planning.dead_letter import HEADERS, MOST_HEADERS, Origin, dead_letter_of, error_headers, letter_headers
 
 from kstream.worker.current_record import CurrentRecord
-from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, Step
+from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, RecordStep
 
 RECORD = CurrentRecord("orders", 3, 1207, 1_700_000_000_123)
-STEP = Step(VALUE_CONVERTER, "valueDecoder", "json.loads")
+STEP = RecordStep(VALUE_CONVERTER, "valueDecoder", "json.loads")
 FAILURE = RecordFailure(RECORD, STEP, "json.decoder.JSONDecodeError", "Expecting value: línea", "Traceback…\nJSONDecodeError")
 ORIGIN = Origin("shop", 5, 1_795_346_570_000)
 GOLDEN = [

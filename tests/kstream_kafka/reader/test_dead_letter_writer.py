@@ -15,10 +15,10 @@ from kstream.errors import DeadLetterNotStoredError, TooManyRecordErrorsError
 from kstream.worker import process
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy, TaskErrors
-from kstream.worker.record_failure import VALUE_CONVERTER, Step
+from kstream.worker.record_failure import VALUE_CONVERTER, RecordStep
 from tests.kstream_kafka.fakes import Message
 
-STEP = Step(VALUE_CONVERTER, "valueDecoder", "json.loads")
+STEP = RecordStep(VALUE_CONVERTER, "valueDecoder", "json.loads")
 BROKERS = {"bootstrap.servers": "h:1"}
 
 

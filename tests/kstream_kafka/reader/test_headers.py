@@ -15,7 +15,7 @@ from kstream_kafka.reader.tolerant_decoding import TolerantDecoding, record_of
 from kstream_kafka.tools import record_reading
 
 from kstream.offsets.offset_range import OffsetRange
-from kstream.worker.record_failure import VALUE_CONVERTER, Step, failure_of
+from kstream.worker.record_failure import VALUE_CONVERTER, RecordStep, failure_of
 from tests.kstream_kafka.fakes import Message
 
 WHERE = OffsetRange("t", 0, 0, 9)
@@ -63,7 +63,7 @@ def test_such_a_record_is_left_out_of_consumer_records_under_an_errors_policy(de
         def __init__(self) -> None:
             self.noted: list[Any] = []
 
-        def tolerate(self, error: Exception, record: Any, step: Step) -> None:
+        def tolerate(self, error: Exception, record: Any, step: RecordStep) -> None:
             self.noted.append((str(error), record.offset, step.operator))
 
     errors: Any = Errors()
@@ -88,7 +88,7 @@ def test_a_dead_letter_of_such_a_record_is_stored_without_its_headers_and_says_s
     producer: Any = Producer()
     writer = KafkaDeadLetterWriter(producer, "dead", Origin("orders", 0, 1000), lambda: None)
     for message in (Record(1, b"{", bad=True), Record(2, b"{", [("a", b"1")])):
-        writer.write(failure_of(ValueError("no JSON"), record_of([message], 0), Step(VALUE_CONVERTER, "valueDecoder", "loads")))
+        writer.write(failure_of(ValueError("no JSON"), record_of([message], 0), RecordStep(VALUE_CONVERTER, "valueDecoder", "loads")))
     writer.flush()
     letters = [dead_letter_of(headers) for _, _, headers in sent]
     found = [(letter.offset, list(letter.headers), letter.has_headers) for letter in letters if letter is not None]

@@ -12,14 +12,14 @@ from kstream_kafka.source.earlier_letters import CLOCKS_MS, EarlierLetters
 
 from kstream.batch_time import Time
 from kstream.worker.current_record import CurrentRecord
-from kstream.worker.record_failure import TRANSFORMATION, RecordFailure, Step
+from kstream.worker.record_failure import TRANSFORMATION, RecordFailure, RecordStep
 from tests.kstream_kafka.fakes import FakeClient, FakeConsumer, Message
 
 OLDEST, NEWEST = Time(1_000_000_000), Time(1_000_005_000)
 
 
 def letter(at: int, offset: int, batch: Time, application: str = "shop", operator: str = "map") -> Message:
-    failure = RecordFailure(CurrentRecord("orders", 2, offset), Step(TRANSFORMATION, operator, "f"), "E", "", "")
+    failure = RecordFailure(CurrentRecord("orders", 2, offset), RecordStep(TRANSFORMATION, operator, "f"), "E", "", "")
     headers: Any = error_headers(failure, Origin(application, 0, batch.milliseconds))
     return Message(at, where=("dead", 0), extra=headers)
 
