@@ -39,6 +39,7 @@ def test_a_half_written_batch_is_divided_as_before_whatever_the_settings_are_now
     assert breaches(campaign, [Kill(IN_WRITE, nth=6)]) == []
 
 
+@pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_each_record_of_a_killed_job_is_in_postgresql_once(
     kafka: KafkaBroker, topic: Callable[..., str], postgres: Postgres, tmp_path: Path

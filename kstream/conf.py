@@ -88,7 +88,9 @@ _RECORDS_THAT_FAIL = (
         "Policy for a record for which a decoder or an operator on records fails: fail (the batch fails), skip (continue without it) or "
         "dead-letter (write it to the dead-letter topic, and continue).",
     ),
-    ConfigEntry("spark.streaming.kstream.deadLetterTopic", "str", None, "The topic for records that fail, under onRecordError=dead-letter."),
+    ConfigEntry(
+        "spark.streaming.kstream.deadLetterTopic", "str", None, "The topic for records that fail, under onRecordError=dead-letter."
+    ),
     ConfigEntry(
         "spark.streaming.kstream.maxErrorRatio",
         "float",
@@ -120,7 +122,9 @@ _CHECKPOINT_AND_RESTART = (
         "`window:ID`: begin a window with an inverse anew, because its duration has changed. "
         "`output:NAME`: let pending batches end without an output that the job no longer has.",
     ),
-    ConfigEntry("spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."),
+    ConfigEntry(
+        "spark.streaming.kstream.history", "ms", 86_400_000, "How long plans that no restart needs are kept for replays; 0 keeps none."
+    ),
     ConfigEntry(
         "spark.streaming.kstream.checkpoint.singleWriter",
         "bool",
@@ -217,7 +221,9 @@ _LOGS_AND_FILES = (
         "How far back a file stream looks for files that show up late; rounded up to whole batches.",
     ),
     ConfigEntry("spark.streaming.kstream.log.firstBatchRecords", "int", 100_000, "As `kafka.firstBatchRecords`, for the stream of a Log."),
-    ConfigEntry("spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."),
+    ConfigEntry(
+        "spark.streaming.kstream.log.maxRatePerPartition", "int", 0, "Maximum records a second of a partition of a Log; 0 is no limit."
+    ),
     ConfigEntry(
         "spark.streaming.kstream.log.onDataLoss",
         "str",
@@ -232,9 +238,15 @@ _LOGS_AND_FILES = (
     ),
 )
 _RECEIVERS = (
-    ConfigEntry("spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."),
-    ConfigEntry("spark.streaming.blockInterval", "ms", 200, "A receiver makes a block of the records of this interval; a block is a partition."),
-    ConfigEntry("spark.streaming.blockQueueSize", "int", 10, "Maximum blocks of a receiver that wait to be stored; beyond it, blocks grow."),
+    ConfigEntry(
+        "spark.streaming.receiver.maxRate", "int", 0, "Maximum records per second that a receiver stores one by one; 0 is no limit."
+    ),
+    ConfigEntry(
+        "spark.streaming.blockInterval", "ms", 200, "A receiver makes a block of the records of this interval; a block is a partition."
+    ),
+    ConfigEntry(
+        "spark.streaming.blockQueueSize", "int", 10, "Maximum blocks of a receiver that wait to be stored; beyond it, blocks grow."
+    ),
     ConfigEntry("spark.streaming.receiverRestartDelay", "ms", 2000, "Delay before a receiver is restarted after a failure."),
     ConfigEntry("spark.streaming.receiver.blockStoreTimeout", "int", 30, "Seconds within which a block must be stored and logged."),
     ConfigEntry("spark.storage.maxReplicationFailures", "int", 1, "Executors that may fail to store the second replica of a block."),
@@ -278,7 +290,9 @@ _WRITE_AHEAD_LOGS_OF_RECEIVERS = (
         None,
         "Dotted name of your own WriteAheadLog class for received data. Its constructor takes the configuration, or no argument.",
     ),
-    ConfigEntry("spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."),
+    ConfigEntry(
+        "spark.streaming.receiver.writeAheadLog.rollingIntervalSecs", "int", 60, "Seconds until a receiver's log begins a new file."
+    ),
     ConfigEntry("spark.streaming.receiver.writeAheadLog.maxFailures", "int", 3, "Attempts of a write to a receiver's log before it fails."),
     ConfigEntry(
         "spark.streaming.receiver.writeAheadLog.closeFileAfterWrite",
@@ -339,13 +353,17 @@ _EXECUTOR_ALLOCATION = (
         0.9,
         "From this ratio of processing time and batch interval on, more executors are asked for: as many as the rounded ratio.",
     ),
-    ConfigEntry("spark.streaming.dynamicAllocation.scalingDownRatio", "float", 0.3, "Up to this ratio one executor without a receiver ends."),
+    ConfigEntry(
+        "spark.streaming.dynamicAllocation.scalingDownRatio", "float", 0.3, "Up to this ratio one executor without a receiver ends."
+    ),
 )
 _METRICS = (
     ConfigEntry(
         "spark.streaming.kstream.metrics.port", "int", None, "Port of the driver for Prometheus; 0 is any. Without it there are no metrics."
     ),
-    ConfigEntry("spark.streaming.kstream.metrics.host", "str", "127.0.0.1", "Address for the port of the metrics: that of this machine only."),
+    ConfigEntry(
+        "spark.streaming.kstream.metrics.host", "str", "127.0.0.1", "Address for the port of the metrics: that of this machine only."
+    ),
     ConfigEntry(
         "spark.streaming.kstream.metrics.maxPartitions",
         "int",

@@ -2,9 +2,9 @@
 
     python -m integration.benchmarks.once [--batches N]
 
-A direct stream of two partitions has both outputs. The naive sink opens a connection, inserts and commits, for each partition. Timed is each
-output operation, from its start to its end. The job runs twice: each output is the first one of a batch once. The bar: that of `once` takes at
-most 5 % longer.
+A direct stream of two partitions has both outputs. The naive sink opens a connection, inserts and commits, for each partition. Timed is
+each output operation, from its start to its end. The job runs twice: each output is the first one of a batch once. The bar: that of `once`
+takes at most 5 % longer.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def main() -> int:
                 found[side] += times
     ours, theirs = (statistics.median(found[side]) for side in SIDES)
     verdict = "met" if ours / theirs <= LIMIT else "MISSED"
-    print(
-        f"{ROWS} rows by once / by a naive sink: {ours / theirs:.2f} (bar: <= {LIMIT}), {ours:.0f} ms against {theirs:.0f}: {verdict}"
-    )
+    print(f"{ROWS} rows by once / by a naive sink: {ours / theirs:.2f} (bar: <= {LIMIT}), {ours:.0f} ms against {theirs:.0f}: {verdict}")
     return 0 if ours / theirs <= LIMIT else 1
 
 

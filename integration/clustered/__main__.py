@@ -67,7 +67,7 @@ def main() -> int:
             behind=given.behind,
             pattern=given.pattern,
             refusals=given.refusals,
-            database=str(directory / "sink.db") if given.database else "",
+            database_url=str(directory / "sink.db") if given.database else "",
             conf=conf,
         )
         report = campaign.run(given.kills, given.seconds)

@@ -24,7 +24,7 @@ from integration.chaos.producer import breaches_of, producing
 from integration.clustered.catch_up import ON_TIME, CatchUp, catch_ups
 from integration.clustered.job import ORDERS, OUTPUTS, PAYMENTS, VARIABLE
 from integration.clustered.verdict import Recount, recount
-from integration.exactness.database import breaches_of, places
+from integration.exactness import database
 from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
 from integration.masters import Master
@@ -102,7 +102,7 @@ class ClusterCampaign:
     """One job, one checkpoint, many drivers. Call `run` once, from the main thread, with which the processes end.
 
     `behind`: for how many batches the driver stays away after one kill of it in two; 0 for never. `pattern`: whether orders is read by a
-    pattern. `refusals`: how often the sink of orders refuses every fifth batch. `database`: a file or URL to which each order is written once.
+    pattern. `refusals`: how often the sink of orders refuses every fifth batch. `database_url`: to which each order is written once.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class ClusterCampaign:
         behind: int = 0,
         pattern: bool = False,
         refusals: int = 0,
-        database: str = "",
+        database_url: str = "",
         conf: Mapping[str, str] | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         self._broker, self._master = broker, master
         self._directory, self._checkpoint = directory, str(directory / "checkpoint")
         self._rate, self._interval, self._behind, self._told = rate, interval, behind, say
-        self._pattern, self._refusals, self._database = pattern, refusals, database
+        self._pattern, self._refusals, self._database = pattern, refusals, database_url
         self._settings = {**master.settings, **(conf or {})}
         self._random = random.Random(seed)
         self._report = Report()
@@ -330,7 +330,7 @@ class ClusterCampaign:
         report.away = catch_ups(self._directory, self._interval, self._rate, self._behind)
         report.recount = recount(self._directory, self._checkpoint, ends, round(self._interval * 1000))
         if self._database and ends:
-            report.breaches += breaches_of(self._database, places(ends[ORDERS]))
+            report.breaches += database.breaches_of(self._database, database.places(ends[ORDERS]))
         report.judge()
 
 

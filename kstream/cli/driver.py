@@ -177,7 +177,9 @@ def end_of(error: BaseException, started: bool, jvm_ended: bool, has_run: Callab
         logger.info("job interrupted: batches that are planned and not done run at the next start")
         return DriverEnd(RunCode.INTERRUPTED)
     if isinstance(error, SystemExit):
-        return DriverEnd(RunCode.ENDED) if error.code in (None, 0) else DriverEnd(RunCode.FAILED, f"the job called sys.exit({error.code!r})")
+        return (
+            DriverEnd(RunCode.ENDED) if error.code in (None, 0) else DriverEnd(RunCode.FAILED, f"the job called sys.exit({error.code!r})")
+        )
     if isinstance(error, FencedError):
         return DriverEnd(RunCode.FENCED, one_line(error))
     if isinstance(error, JvmLostError):

@@ -18,8 +18,8 @@ from rich.table import Table
 from kstream.checkpoint import LogContents, read_log
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
-    Connections,
     CheckpointOffsets,
+    Connections,
     connection_options,
     newest_plans,
     note_inputs_without_ranges,

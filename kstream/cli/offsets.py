@@ -26,9 +26,9 @@ from kstream.checkpoint.offline import Places, move_streams
 from kstream.checkpoint.sign_of_life import WAIT_S, find_driver
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
+    CheckpointOffsets,
     Connections,
     PlanData,
-    CheckpointOffsets,
     connection_options,
     kept_offsets,
     newest_plans,

@@ -23,7 +23,7 @@ from kstream.dstream.ports import InputServices
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.dstream.state_files import StateFiles
-from kstream.errors import FencedError
+from kstream.errors import ConfigurationError, FencedError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
@@ -41,6 +41,7 @@ from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
+MAX_BATCH_FAILURES = "spark.streaming.kstream.maxBatchFailures"
 _CUT_S = 2.0
 """Seconds for each waiting phase of a stop that is not graceful, and for running jobs after a graceful stop that did not finish."""
 AN_HOUR_S = 3600.0
@@ -398,6 +399,13 @@ class Engine:
         """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
         log = opened.log
         ordered = [output.name for output in self._graph.outputs() if output.is_ordered]
+        if ordered and self._settings.get(MAX_BATCH_FAILURES):
+            raise ConfigurationError(
+                f"{MAX_BATCH_FAILURES} lets a batch be given up, but output {ordered[0]} writes each batch once and in order. Remove "
+                "the setting: the batch is tried again until it succeeds",
+                key=MAX_BATCH_FAILURES,
+                value=self._settings.get(MAX_BATCH_FAILURES),
+            )
         if ordered and not self._retry.hold:
             text = "output %s needs its batches in order, so each batch waits for the older ones, with all outputs (as under %s=%s)"
             logger.info(text, ordered[0], FAILED_BATCH, HOLD)
@@ -428,7 +436,7 @@ class Engine:
             self._scheduler,
             InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), lifecycle.in_line, opened.last_batches),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
-            self._settings.get("spark.streaming.kstream.maxBatchFailures"),
+            self._settings.get(MAX_BATCH_FAILURES),
         )
 
     def _is_fenced(self) -> bool:

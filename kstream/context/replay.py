@@ -203,7 +203,7 @@ class Replayer:
         error: Exception | None = None
         try:
             with self._environment.for_generation(time):
-                jobs = self._graph.generate_jobs(OutputBatch(time, batch.plan.epoch, is_first_try=False))
+                jobs = self._graph.generate_jobs(OutputBatch(time, batch.plan.nonce, is_first_try=False))
             for job in jobs:
                 with self._environment.for_job(job):
                     job.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,18 @@ class Writer:
     """The driver for which an output writes.
 
     Attributes:
-        job: identifies the checkpoint, and so the job; the same at each start. "" without a checkpoint directory.
+        job: identifies the checkpoint, and so the job: the nonce of its first epoch. "" without a checkpoint directory.
         epoch: the driver's epoch.
-        nonce: identifies the driver, also among those of copies of the checkpoint.
-        last_planned: the newest batch that an earlier driver has planned; None at a first start.
+        nonce: of that epoch. It tells the driver from drivers of the same epoch in copies of the checkpoint.
+        nonce_of: nonce_of(epoch) returns the nonce of an epoch; None if the checkpoint has no such epoch. Blocks on the store.
+        knows: knows(time, nonce) returns whether an earlier driver of this checkpoint has made the plan with this nonce.
     """
 
     job: str
     epoch: int
     nonce: str
-    last_planned: Time | None
+    nonce_of: Callable[[int], str | None]
+    knows: Callable[[Time, str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,12 @@ class OutputBatch:
 
     Attributes:
         time: the batch time.
-        epoch: the epoch of the driver that has planned the batch. Time and epoch identify a plan.
+        nonce: of its plan. No two plans have the same.
         is_first_try: whether no job of the batch can have run before, in this driver or in an earlier one.
     """
 
     time: Time
-    epoch: int
+    nonce: str
     is_first_try: bool
 
 
@@ -51,7 +53,8 @@ class Output(ABC):
 
     For each batch `prepare` and `run` are called, in this order, in the thread of the job. When all jobs of the batch have succeeded,
     `outcome` is called, then the completion is stored, then `committed` is called. A batch that fails, or whose driver ends, begins again
-    with `prepare`. Calls for different batches never overlap if `is_ordered`.
+    with `prepare`. If `is_ordered`, a batch begins when all of this is done for the one before. Only a batch that is left to a restart,
+    because its completion cannot be stored, lets the next one begin.
 
     Attributes:
         name: the name under which the checkpoint stores data of the output. No two outputs of a job have the same.
@@ -92,8 +95,8 @@ class Output(ABC):
         Args:
             batch: the batch.
             rdd: its records.
-            partitions: the partitions to compute; None for all. An input that must report on all records of a batch has all computed, also
-                those that `prepare` has left out.
+            partitions: the partitions to compute; None for all. If an input must report on all records of a batch, all partitions are
+                computed, also those that `prepare` has left out.
         """
 
     def outcome(self, time: Time) -> Json:

@@ -368,7 +368,7 @@ class BatchLifecycle:
             return set(self._records)
 
     def to_come(self) -> set[Time]:
-        """Return the batches that have not succeeded, but for those that are left to a restart with all their jobs done, or to a successor."""
+        """Return the batches that have not succeeded, without those that are left: their jobs are done, or a successor has them."""
         with self._lock:
             return self._records.keys() - self._by[End.LEFT]
 
@@ -407,7 +407,7 @@ class BatchLifecycle:
             return min(self._failed_ahead(), default=time) < time
 
     def must_wait(self, time: Time) -> bool:
-        """Return whether a batch may not start yet, whatever its turn. Under hold it waits for all older ones, except those that are left."""
+        """Return whether a batch may not start yet, whatever its turn. Under hold it waits for all older ones that are not left."""
         with self._lock:
             ahead = self._records.keys() - self._by[End.LEFT] if self._policy.hold else self._holding
             return min(ahead, default=time) < time

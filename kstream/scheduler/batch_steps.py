@@ -16,8 +16,8 @@ class Execution(Enum):
     PLANNED = "planned"
     """Its plan is durable, and its jobs are about to be generated."""
     HELD = "held"
-    """It waits. Mostly for an older batch or for its turn, and then it is data: it has no RDD and no job. With the retry `back-off` it waits for
-    a store that is away, and has the jobs that it lost."""
+    """It waits for an older batch or for its turn, and is data: it has no RDD and no job. Or, with the retry `back-off`, it waits for a
+    store that is away, and has the jobs of the try that was lost."""
     GENERATED = "generated"
     """Its jobs are generated. None is queued yet."""
     SUBMITTED = "submitted"

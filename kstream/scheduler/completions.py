@@ -181,12 +181,12 @@ class Completions:
     def _write(self, batch: Batch, outcome: BatchOutcome) -> None:
         """Store a completion. When it is durable, the batch has ended and its states are named. Blocks; the log's error is raised."""
         self._states.named(self._log.complete(batch.time, batch.plan.epoch, outcome))
-        self._lifecycle.complete(batch.time)
-        for output in self._outputs():
+        for output in self._outputs():  # before the next batch of an ordered output may begin
             try:
                 output.committed(batch.time)
             except Exception:
                 logger.exception("output %s failed when it was told that the completion of batch %s is stored", output.name, batch.time)
+        self._lifecycle.complete(batch.time)
 
     def retry(self) -> list[CompletedBatch]:
         """Store the kept completions. Blocks on the store; without a kept completion there is no request.

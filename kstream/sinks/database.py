@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ def once(
     name: str = "once",
     table: str = "kstream_receipts",
 ) -> Output:
-    """Write each record of a stream to SQLite or PostgreSQL exactly once, whatever fails and however often a batch runs.
+    """Write each record of a stream to SQLite or PostgreSQL exactly once, however often a batch runs.
 
         def write(connection, records):
             connection.executemany("INSERT INTO orders VALUES (?, ?)", records)
@@ -41,7 +41,7 @@ def once(
     Batches are written in order: a batch waits for the older ones, and so do all outputs of the job.
 
     Args:
-        connect: connect() returns a connection of sqlite3, psycopg or psycopg2. It runs in the workers and on the driver. A worker uses a
+        connect: connect() returns a connection of sqlite3 or psycopg. It runs in the workers and on the driver. A worker uses a
             connection again for later batches.
         write: write(connection, records) writes the records of a partition. It runs in the workers. It must neither commit nor roll back.
             An error fails the batch, and nothing of the partition is written.
@@ -75,11 +75,14 @@ class OnceOutput(Output):
         self._connect = connect
         self._write = write
         self._table = table
-        self._ledger: Ledger | None = None
-        self._last_planned: Time | None = None
+        self._driver: Writer | None = None
         self._has_taken_over = False
-        self._known: dict[int, int] = {}
-        """The number of records of each partition of the batch that is being written, as far as they are written."""
+        self._newest_ms = -1
+        """The newest batch that is written, as far as the checkpoint and this driver know."""
+        self._receipts: Sequence[Receipt] = ()
+        """Those of the batch that is being written, from its earlier tries."""
+        self._wanted: Sequence[int] | None = None
+        """The partitions of that batch that are to be written; None for all."""
         self._written: dict[Time, int] = {}
         """The number of records of each batch that is written and whose completion is not stored."""
 
@@ -95,41 +98,64 @@ class OnceOutput(Output):
                 key="spark.streaming.checkpoint.directory",
                 value=None,
             )
-        self._ledger = Ledger(self._table, writer.job, self.name, writer.epoch, writer.nonce)
-        self._last_planned = writer.last_planned
+        self._driver = writer
+        self._has_taken_over = False
+        self._newest_ms = stored["batch"] if isinstance(stored, dict) and "batch" in stored else -1
+        self._written.clear()
 
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
         """Ask the database for receipts, if a try of the batch may have run before. Before the first batch let no earlier driver write."""
-        self._known = {}
+        self._receipts, self._wanted = (), None
         if self._has_taken_over and batch.is_first_try:
             return None
-        assert self._ledger is not None
+        assert self._driver is not None
+        ledger, time_ms, driver = self._ledger(self._driver), batch.time.milliseconds, self._driver
+        wanted: list[list[int] | None] = []
+
+        def check(receipts: list[Receipt]) -> None:
+            if max((receipt.time_ms for receipt in receipts), default=-1) < self._newest_ms:
+                raise ledger.changed(
+                    f"batch {self._newest_ms} ms was written, and is not there: the database was restored from a backup, or has lost "
+                    "transactions. Restore the newest state of the database. Or replay what is missing, and give the output another name"
+                )
+            number = rdd.getNumPartitions()
+            wanted.append(to_write(receipts, time_ms, batch.nonce, number, lambda t, nonce: driver.knows(Time(t), nonce), ledger))
+
+        is_known = self._has_taken_over or self._newest_ms >= 0
         with closing(self._connect()) as connection:
-            receipts = take_over(connection, self._ledger)
+            receipts = take_over(connection, ledger, driver.nonce_of, check, is_known)
         self._has_taken_over = True
-        newest = batch.time if self._last_planned is None else max(batch.time, self._last_planned)
-        partitions = to_write(receipts, batch.time.milliseconds, batch.epoch, rdd.getNumPartitions(), newest.milliseconds, self.name)
-        self._known = _counts(receipts, batch.time)
-        return partitions
+        self._receipts, self._wanted = [receipt for receipt in receipts if receipt.time_ms == time_ms], wanted[0]
+        return self._wanted
+
+    def _ledger(self, driver: Writer) -> Ledger:
+        return Ledger(self._table, driver.job, self.name, driver.epoch, driver.nonce)
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
-        assert self._ledger is not None
-        number = rdd.getNumPartitions()
+        assert self._driver is not None
+        number, time_ms = rdd.getNumPartitions(), batch.time.milliseconds
         chosen = range(number) if partitions is None else partitions
-        writer = PartitionWriter(self._ledger, self._connect, self._write, batch.time.milliseconds, batch.epoch, number)
+        counts = {receipt.partition: receipt.num_records for receipt in self._receipts}
         if chosen:
-            counts = rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen)
-            self._known.update({p: count for p, count in zip(chosen, counts, strict=True) if count is not None})
-        self._written[batch.time] = sum(self._known.values())
+            writer = PartitionWriter(
+                ledger=self._ledger(self._driver),
+                connect=self._connect,
+                write=self._write,
+                time_ms=time_ms,
+                nonce=batch.nonce,
+                num_partitions=number,
+                wanted=None if self._wanted is None else frozenset(self._wanted),
+                hashing=next((receipt.hashing for receipt in self._receipts), None),
+            )
+            found = rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen)
+            counts.update({p: count for p, count in zip(chosen, found, strict=True) if count is not None})
+        if number:
+            self._newest_ms = max(self._newest_ms, time_ms)
+            self._written[batch.time] = sum(counts.values())
 
     def outcome(self, time: Time) -> Json:
-        """Return the number of records that a batch has written."""
-        return {"records": self._written[time]} if time in self._written else None
+        """Return the batch and the number of its records that are known to be written; None if it has no partition."""
+        return {"batch": time.milliseconds, "records": self._written[time]} if time in self._written else None
 
     def committed(self, time: Time) -> None:
         self._written.pop(time, None)
-
-
-def _counts(receipts: Collection[Receipt], time: Time) -> dict[int, int]:
-    """Return the number of records of each partition of a batch that is written. Pure."""
-    return {receipt.partition: receipt.num_records for receipt in receipts if receipt.time_ms == time.milliseconds}

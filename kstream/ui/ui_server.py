@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from kstream.clock import Clock, SystemClock
 from kstream.errors import CheckpointError, ConfigurationError, StorageError
 from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host, is_loopback
-from kstream.ui.access import TokenCheck, TokenAnswer
+from kstream.ui.access import TokenAnswer, TokenCheck
 from kstream.ui.forms import BatchStatus
 from kstream.ui.page_source import PageSource
 

@@ -47,7 +47,7 @@ def run_output(function: Any, build: Callable[[Any], Any] = lambda stream: strea
     build(stream).foreachRDD(lambda rdd: function(rdd))
     host.graph.initialize(Time(0))
     stream.remember_plan(BATCH, JsonPlan({"from": 0, "until": 2}))
-    (job,) = host.graph.generate_jobs(OutputBatch(BATCH, 1, is_first_try=True))
+    (job,) = host.graph.generate_jobs(OutputBatch(BATCH, "nonce", is_first_try=True))
     job.run()
 
 
@@ -71,7 +71,7 @@ def test_a_function_of_foreachBatch_that_has_not_run_fails_its_batch(monkeypatch
     stream.foreachBatch(lazy)
     monkeypatch.setattr(stream, "getOrCompute", lambda _time: SimpleNamespace(reads="a DataFrame"))
     (output,) = host.graph.output_streams
-    job = output.generate_job(OutputBatch(BATCH, 1, is_first_try=True), 0)
+    job = output.generate_job(OutputBatch(BATCH, "nonce", is_first_try=True), 0)
     assert job is not None
     with pytest.raises(TypeError, match=r"^foreachBatch at .*the function returned a generator"):
         job.run()

@@ -35,7 +35,7 @@ class Batches:
         self.host.graph.initialize(Time(0))
         for n in range(1, batches + 1):
             self.plan(n)
-            self.host.graph.generate_jobs(OutputBatch(Time(1000 * n), 1, is_first_try=True))
+            self.host.graph.generate_jobs(OutputBatch(Time(1000 * n), "nonce", is_first_try=True))
             self.host.graph.clear_metadata(Time(1000 * n))
         return self
 
@@ -100,7 +100,7 @@ def test_a_slice_makes_no_window_of_batches_that_are_still_to_come() -> None:
     batches = Batches(lambda s: s.window(3), remember=10).run(2)
     assert records(batches.stream.slice(0, 9)) == [[1], [1, 2]]
     batches.plan(3)
-    batches.host.graph.generate_jobs(OutputBatch(Time(3000), 1, is_first_try=True))
+    batches.host.graph.generate_jobs(OutputBatch(Time(3000), "nonce", is_first_try=True))
     assert records(batches.stream.slice(3, 3)) == [[1, 2, 3]]
 
 
@@ -121,7 +121,7 @@ def test_a_slice_from_the_beginning_of_time_looks_at_what_is_remembered_only() -
     batches.host.graph.initialize(Time(0))
     late = 10**9  # a million seconds of batches later
     batches.plan(late)
-    batches.host.graph.generate_jobs(OutputBatch(Time(1000 * late), 1, is_first_try=True))
+    batches.host.graph.generate_jobs(OutputBatch(Time(1000 * late), "nonce", is_first_try=True))
     assert len(batches.stream.slice(0, 10**12)) == 1
 
 

@@ -38,7 +38,7 @@ def test_each_output_tells_its_tasks_what_is_known_when_it_begins() -> None:
         stream.map(str).foreachRDD(lambda _time, _rdd: seen.append(dict(host.sparkContext.properties)))
     host.graph.initialize(Time(0))
     stream.remember_plan(Time(1000), JsonPlan({"from": 0, "until": 3}))
-    jobs = host.graph.generate_jobs(OutputBatch(Time(1000), 1, is_first_try=True))
+    jobs = host.graph.generate_jobs(OutputBatch(Time(1000), "nonce", is_first_try=True))
     assert host.sparkContext.properties == {}
     for job in jobs:
         job.run()

@@ -13,7 +13,7 @@ from kstream.clock import Clock, SystemClock
 from kstream.errors import BlockNotStoredError, IllegalStateError, RpcUnreachableError
 from kstream.receiver.block_generator import BlockIds, RateLimiter
 from kstream.receiver.block_reading import records_of
-from kstream.receiver.block_writer import MOST_BLOCK_BYTES, BlockWriterConfig, ReceiverBlockWriter, PackedLines
+from kstream.receiver.block_writer import MOST_BLOCK_BYTES, BlockWriterConfig, PackedLines, ReceiverBlockWriter
 from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, ReceivedBlockStoreResult
 from kstream.testing import ManualClock
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstream.receiver.block_reading import records_of
-from kstream.receiver.block_writer import RecordPacker, PackedLines, chunks_of, dumps_plain
+from kstream.receiver.block_writer import PackedLines, RecordPacker, chunks_of, dumps_plain
 from kstream.receiver.socket_receiver import line_chunks_of
 from kstream.worker.current_record import current_record
 from kstream.worker.pickled_chunks import CHUNK_BYTES

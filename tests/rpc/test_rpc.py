@@ -279,7 +279,10 @@ def test_many_callers_are_answered_at_once() -> None:
 MALFORMED: dict[str, bytes] = {
     "no kind of call": b"\xff" * 17,
     "an answer": bytes([MessageKind.DONE]) + bytes(16),
-    "parts of another size than the head says": bytes([MessageKind.PUT, 0, 1, 0, 6, 0, 0, 0, 1]) + bytes([0] * 7 + [9]) + b"xmemory" + bytes(8),
+    "parts of another size than the head says": bytes([MessageKind.PUT, 0, 1, 0, 6, 0, 0, 0, 1])
+    + bytes([0] * 7 + [9])
+    + b"xmemory"
+    + bytes(8),
     "too many parts": bytes([MessageKind.PUT, 0, 0, 0, 0]) + (MOST_PARTS + 1).to_bytes(4, "big") + bytes(8),
     "a name that is no text": bytes([MessageKind.ASK, 0, 1]) + bytes(14) + b"\xff",
     "half a head": bytes([MessageKind.ASK, 0]),

@@ -10,7 +10,7 @@ import pytest
 from kstream import crash_point
 from kstream.batch import Json
 from kstream.batch_time import Time
-from kstream.checkpoint import read_log
+from kstream.checkpoint import names, read_log
 from kstream.checkpoint.outcomes import read_completion
 from kstream.dstream import ForEachDStream, TransformedDStream
 from kstream.dstream.node import DStreamNode
@@ -89,7 +89,7 @@ def test_an_output_is_prepared_run_asked_and_told_in_this_order() -> None:
     driver = driver_of(world, output).start()
     driver.tick(2)
     driver.stop()
-    batch = OutputBatch(Time(FIRST), 1, is_first_try=True)
+    batch = OutputBatch(Time(FIRST), read_log(world.store).plans[Time(FIRST)].nonce, is_first_try=True)
     assert output.calls[:5] == [
         ("restore", None), ("prepare", batch), ("run", FIRST, None), ("outcome", FIRST), ("committed", FIRST),
     ]  # fmt: skip
@@ -117,7 +117,9 @@ def test_writers_of_one_checkpoint_have_one_job_and_a_nonce_and_an_epoch_each() 
     first, second = (output.writer for output in outputs)
     assert first is not None and second is not None
     assert first.job == second.job != "" and first.nonce != second.nonce and (first.epoch, second.epoch) == (1, 2)
-    assert first.last_planned is None and second.last_planned == Time(FIRST)
+    nonce = read_log(world.store).plans[Time(FIRST)].nonce
+    assert second.knows(Time(FIRST), nonce) and not second.knows(Time(FIRST), "another") and not second.knows(Time(SECOND), nonce)
+    assert [second.nonce_of(epoch) for epoch in (1, 2, 3)] == [first.nonce, second.nonce, None]
 
 
 def test_a_try_after_a_failed_one_is_no_first_try() -> None:
@@ -130,12 +132,13 @@ def test_a_try_after_a_failed_one_is_no_first_try() -> None:
     assert [batch.is_first_try for _, batch in output.named("prepare") if batch.time == Time(FIRST)] == [True, False]
 
 
-def test_a_batch_of_an_earlier_driver_is_no_first_try_and_has_the_epoch_of_its_plan() -> None:
+def test_a_batch_of_an_earlier_driver_is_no_first_try_and_has_the_nonce_of_its_plan() -> None:
     world, output = World(), Recording()
     driver_of(world, output).start().die_at(crash_point.JOB_DONE, 1)
     again = Recording()
     driver_of(world, again).start().stop()
-    assert again.named("prepare")[0] == ("prepare", OutputBatch(Time(FIRST), 1, is_first_try=False))
+    nonce = read_log(world.store).plans[Time(FIRST)].nonce
+    assert again.named("prepare")[0] == ("prepare", OutputBatch(Time(FIRST), nonce, is_first_try=False))
 
 
 @pytest.mark.parametrize(("lossless", "computed"), [(True, [1, 2]), (False, None)])
@@ -211,6 +214,28 @@ def test_an_ordered_output_holds_whatever_the_setting() -> None:
 
 def test_an_input_without_a_word_on_it_reports_on_all_records() -> None:
     assert LogInput(FakeHost({}, INTERVAL), []).tasks_report
+
+
+def test_a_damaged_completion_is_told_and_an_older_one_restores_the_output(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    driver = driver_of(world, Recording()).start()
+    for _ in range(2):
+        driver.tick(1)
+    driver.stop()
+    name = names.done(Time(SECOND), 1)
+    world.store.delete(name)
+    world.store.create(name, b"{}")
+    again = Recording()
+    driver_of(world, again).start().stop()
+    assert again.named("restore") == [("restore", {"at": FIRST})]
+    assert "so outputs are restored from an older one" in caplog.text
+
+
+def test_an_ordered_output_is_refused_where_batches_may_be_given_up() -> None:
+    output = Recording()
+    output.is_ordered = True
+    with pytest.raises(ConfigurationError, match="writes each batch once and in order"):
+        driver_of(World(), output, conf={"spark.streaming.kstream.maxBatchFailures": "3"}).start()
 
 
 # -- the division of a batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from kstream.errors import ConfigurationError, FencedError, IllegalStateError, OutputChangedError
 from kstream.sinks import receipts
-from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, take_over, to_write
+from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, hashing, take_over, to_write
 
 LEDGER = Ledger("kstream_receipts", "job", "once", epoch=2, writer="second")
+EPOCHS = {1: "first", 2: "second", 3: "third"}
 
 
 class Database:
@@ -22,29 +24,40 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
-        with sqlite3.connect(self.path) as connection:
-            connection.execute("CREATE TABLE numbers (number INTEGER)")
+        self.run("CREATE TABLE numbers (number INTEGER)")
 
     def connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path)
 
-    def numbers(self) -> list[int]:
-        with sqlite3.connect(self.path) as connection:
-            return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
-
-    def take_over(self, ledger: Ledger = LEDGER) -> list[Receipt]:
+    def run(self, statement: str) -> list[Any]:
         connection = self.connect()
         try:
-            return take_over(connection, ledger)
+            rows = connection.execute(statement).fetchall()
+            connection.commit()
+            return rows
         finally:
             connection.close()
 
-    def writer(self, time_ms: int, epoch: int = 2, num_partitions: int = 2, ledger: Ledger = LEDGER, write: Any = None) -> PartitionWriter:
-        return PartitionWriter(ledger, self.connect, write or insert, time_ms, epoch, num_partitions)
+    def numbers(self) -> list[int]:
+        return [number for (number,) in self.run("SELECT number FROM numbers ORDER BY number")]
+
+    def take_over(self, ledger: Ledger = LEDGER, is_known: bool = False, check: Any = lambda _: None) -> list[Receipt]:
+        connection = self.connect()
+        try:
+            return take_over(connection, ledger, EPOCHS.get, check, is_known)
+        finally:
+            connection.close()
+
+    def writer(self, time_ms: int, num_partitions: int = 2, ledger: Ledger = LEDGER, write: Any = None) -> PartitionWriter:
+        return PartitionWriter(ledger, self.connect, write or insert, time_ms, f"plan of {time_ms}", num_partitions)
 
 
 def insert(connection: sqlite3.Connection, records: Iterator[int]) -> None:
     connection.executemany("INSERT INTO numbers VALUES (?)", ((number,) for number in records))
+
+
+def receipt(partition: int, time_ms: int = 2000, num_partitions: int = 3, records: int = 10) -> Receipt:
+    return Receipt(partition, num_partitions, time_ms, f"plan of {time_ms}", records, hashing())
 
 
 @pytest.fixture
@@ -59,23 +72,23 @@ def test_a_partition_and_its_receipt_are_written_together_and_a_second_try_write
     assert database.take_over() == []
     assert list(database.writer(1000)(0, iter([1, 2, 3]))) == [3]
     assert list(database.writer(1000)(1, iter([]))) == [0]
-    assert database.take_over() == [Receipt(0, 2, 1000, 2, 3), Receipt(1, 2, 1000, 2, 0)]
+    assert database.take_over() == [receipt(0, 1000, 2, 3), receipt(1, 1000, 2, 0)]
     assert list(database.writer(1000)(0, iter([1, 2, 3]))) == [None]
     assert database.numbers() == [1, 2, 3]
 
 
-def test_the_records_of_a_partition_that_is_written_are_computed_nevertheless(database: Database) -> None:
+def test_the_records_of_a_partition_that_is_not_to_be_written_are_computed_nevertheless(database: Database) -> None:
     database.take_over()
-    list(database.writer(1000)(0, iter([1])))
     records = iter([1])
-    assert list(database.writer(1000)(0, records)) == [None] and list(records) == []
+    assert list(replace(database.writer(1000), wanted=frozenset([1]))(0, records)) == [None] and list(records) == []
+    assert database.numbers() == [] and database.take_over() == []
 
 
 def test_a_later_batch_takes_the_place_of_the_receipt_of_an_older_one(database: Database) -> None:
     database.take_over()
     for time, numbers in ((1000, [1]), (2000, [2, 3])):
         list(database.writer(time, num_partitions=1)(0, iter(numbers)))
-    assert database.take_over() == [Receipt(0, 1, 2000, 2, 2)]
+    assert database.take_over() == [receipt(0, 2000, 1, 2)]
     assert list(database.writer(1000, num_partitions=1)(0, iter([1]))) == [None], "batches are written in order"
     assert database.numbers() == [1, 2, 3]
 
@@ -93,42 +106,86 @@ def test_nothing_of_a_partition_is_there_whose_function_has_failed(database: Dat
     assert list(database.writer(1000)(0, iter([1]))) == [1]
 
 
-def test_a_function_that_commits_is_refused(database: Database) -> None:
+ENDS = {
+    "commit": lambda connection: connection.commit(),
+    "rollback": lambda connection: connection.rollback(),
+    "commit and begin": lambda connection: (connection.commit(), connection.execute("BEGIN")),
+    "rollback and begin": lambda connection: (connection.rollback(), connection.execute("BEGIN")),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_function_that_ends_the_transaction_is_refused(database: Database, how: str) -> None:
     database.take_over()
 
-    def commits(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+    def ends(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+        insert(connection, records)
+        ENDS[how](connection)
+
+    with pytest.raises(IllegalStateError, match="has committed or rolled back in partition 0 of batch 1000 ms: leave that to once"):
+        list(database.writer(1000, write=ends)(0, iter([1])))
+
+
+def test_a_partition_that_a_function_has_committed_in_part_is_never_taken_for_written(database: Database) -> None:
+    database.take_over()
+
+    def in_chunks(connection: sqlite3.Connection, records: Iterator[int]) -> None:
         insert(connection, records)
         connection.commit()
+        raise OSError("the second chunk failed")
 
-    with pytest.raises(IllegalStateError, match="has committed or rolled back: leave that to once"):
-        list(database.writer(1000, write=commits)(0, iter([1])))
+    with pytest.raises(OSError, match="second chunk"):
+        list(database.writer(1000, write=in_chunks)(0, iter([1])))
+    (found,) = database.take_over()
+    with pytest.raises(OutputChangedError, match="partition 0 of batch 1000 ms is written in part, because the function has committed"):
+        missing([found], time_ms=1000, num_partitions=2)
+    with pytest.raises(OutputChangedError, match="is written in part"):
+        list(database.writer(1000)(0, iter([1])))
 
 
 def test_an_earlier_driver_writes_nothing_once_a_later_one_has_taken_over(database: Database) -> None:
     earlier = replace(LEDGER, epoch=1, writer="first")
     database.take_over(earlier)
-    list(database.writer(1000, 1, ledger=earlier)(0, iter([1])))
-    assert database.take_over() == [Receipt(0, 2, 1000, 1, 1)]
+    list(database.writer(1000, ledger=earlier)(0, iter([1])))
+    assert database.take_over() == [receipt(0, 1000, 2, 1)]
     with pytest.raises(FencedError, match="another driver writes"):
-        list(database.writer(1000, 1, ledger=earlier)(1, iter([2])))
+        list(database.writer(1000, ledger=earlier)(1, iter([2])))
     with pytest.raises(FencedError):
         database.take_over(earlier)
     assert database.numbers() == [1]
 
 
-def test_the_driver_of_a_copy_of_the_checkpoint_is_refused(database: Database) -> None:
+@pytest.mark.parametrize("epoch", [2, 3, 7])
+def test_the_driver_of_a_copy_of_the_checkpoint_is_refused(database: Database, epoch: int) -> None:
     database.take_over()
+    copy = replace(LEDGER, epoch=epoch, writer="the copy's")
+    connection = database.connect()
     with pytest.raises(OutputChangedError, match="another copy of this checkpoint"):
-        database.take_over(replace(LEDGER, writer="the copy's"))
+        take_over(connection, copy, {1: "first", 2: "the copy's second", epoch: "the copy's"}.get, lambda _: None, False)
+    connection.close()
 
 
-def test_a_table_that_was_emptied_is_refused_and_not_taken_for_nothing_written(database: Database) -> None:
+def test_a_driver_that_is_refused_does_not_fence_the_one_that_writes(database: Database) -> None:
+    def refuse(_receipts: list[Receipt]) -> None:
+        raise LEDGER.changed("not this one")
+
     database.take_over()
-    with sqlite3.connect(database.path) as connection:
-        connection.execute("DELETE FROM kstream_receipts")
-    with pytest.raises(OutputChangedError, match="has lost its rows"):
-        list(database.writer(1000)(0, iter([1])))
-    assert database.numbers() == []
+    with pytest.raises(OutputChangedError, match="not this one"):
+        database.take_over(replace(LEDGER, epoch=3, writer="third"), check=refuse)
+    assert list(database.writer(1000)(0, iter([1]))) == [1]
+
+
+@pytest.mark.parametrize("how", ["DELETE FROM kstream_receipts", "DROP TABLE kstream_receipts"])
+def test_a_table_that_was_emptied_is_refused_however_often_the_batch_is_tried(database: Database, how: str) -> None:
+    database.take_over()
+    list(database.writer(1000)(0, iter([1])))
+    database.run(how)
+    with pytest.raises((OutputChangedError, sqlite3.OperationalError)):
+        list(database.writer(1000)(1, iter([2])))
+    for _ in range(2):
+        with pytest.raises(OutputChangedError, match="nobody knows which batches are written"):
+            database.take_over(is_known=True)
+    assert database.numbers() == [1]
 
 
 def test_jobs_and_outputs_share_a_table_and_know_only_their_own_receipts(database: Database) -> None:
@@ -150,37 +207,59 @@ def test_a_connection_is_used_again_and_a_broken_one_is_replaced(database: Datab
 
     database.take_over()
     for time in (1000, 2000):
-        list(PartitionWriter(LEDGER, connect, insert, time, 2, 1)(0, iter([time])))
+        list(PartitionWriter(LEDGER, connect, insert, time, "p", 1)(0, iter([time])))
     assert len(made) == 1
     made[0].close()
-    list(PartitionWriter(LEDGER, connect, insert, 3000, 2, 1)(0, iter([3000])))
+    list(PartitionWriter(LEDGER, connect, insert, 3000, "p", 1)(0, iter([3000])))
     assert len(made) == 2 and database.numbers() == [1000, 2000, 3000]
 
 
-@pytest.mark.skipif(not hasattr(sqlite3, "LEGACY_TRANSACTION_CONTROL"), reason="Python 3.12 has this attribute")
-def test_a_connection_that_begins_transactions_by_itself_is_used_nevertheless(database: Database) -> None:
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(database.path, autocommit=False)  # pyright: ignore[reportCallIssue]
-
+def test_a_half_written_batch_is_refused_where_workers_divide_keys_otherwise(database: Database) -> None:
     database.take_over()
-    assert list(PartitionWriter(LEDGER, connect, insert, 1000, 2, 1)(0, iter([1]))) == [1]
-    assert database.numbers() == [1]
+    with pytest.raises(OutputChangedError, match="the workers divide keys otherwise now"):
+        list(replace(database.writer(1000), hashing=hashing() + 1)(0, iter([1])))
+    assert database.numbers() == []
 
 
-def test_another_database_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"SQLite \(sqlite3\) and PostgreSQL .* connect returned a .*Database"):
-        take_over(Database.__new__(Database), LEDGER)
+def test_rows_of_another_kind_are_no_matter(database: Database) -> None:
+    def connect() -> sqlite3.Connection:
+        connection = database.connect()
+        connection.row_factory = lambda cursor, row: {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+        return connection
+
+    connection = connect()
+    assert take_over(connection, LEDGER, EPOCHS.get, lambda _: None, False) == []
+    connection.close()
+    assert list(PartitionWriter(LEDGER, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
+
+
+class BeginsByItself(sqlite3.Connection):
+    """As sqlite3.connect(…, autocommit=False) returns since Python 3.12."""
+
+    autocommit = False
+
+
+def test_a_connection_that_begins_transactions_by_itself_no_longer_does(database: Database) -> None:
+    connect = partial(sqlite3.connect, database.path, factory=BeginsByItself)
+    database.take_over()
+    assert list(PartitionWriter(LEDGER, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
+    (connection,) = receipts._connections.values()
+    assert connection.autocommit and database.numbers() == [1]
+
+
+def test_another_database_is_refused_by_name(database: Database) -> None:
+    with pytest.raises(ConfigurationError, match=r"SQLite \(sqlite3\) and PostgreSQL \(psycopg\): connect returned a .*Database"):
+        take_over(database, LEDGER, EPOCHS.get, lambda _: None, False)
 
 
 # -- which partitions are still to be written
 
 
-def receipt(partition: int, time_ms: int = 2000, num_partitions: int = 3, epoch: int = 1) -> Receipt:
-    return Receipt(partition, num_partitions, time_ms, epoch, 10)
-
-
-def missing(found: list[Receipt], time_ms: int = 2000, epoch: int = 1, num_partitions: int = 3, newest_ms: int = 5000) -> list[int] | None:
-    return to_write(found, time_ms, epoch, num_partitions, newest_ms, "once")
+def missing(found: list[Receipt], time_ms: int = 2000, num_partitions: int = 3, nonce: str = "") -> list[int] | None:
+    """What is to be written, by a checkpoint that has the plans of the batches up to 5000."""
+    return to_write(
+        found, time_ms, nonce or f"plan of {time_ms}", num_partitions, lambda time, plan: time <= 5000 and plan == f"plan of {time}", LEDGER
+    )
 
 
 def test_all_partitions_are_written_of_a_batch_without_receipts() -> None:
@@ -198,15 +277,16 @@ def test_nothing_is_written_of_a_batch_that_a_later_one_follows() -> None:
 
 
 def test_a_batch_that_is_divided_otherwise_than_its_receipts_is_refused() -> None:
-    with pytest.raises(OutputChangedError, match="divided into 3 partitions, and has 4 now"):
+    with pytest.raises(OutputChangedError, match="is half-written, divided into 3 partitions, and has 4 now"):
         missing([receipt(1)], num_partitions=4)
 
 
 def test_the_receipt_of_another_plan_is_refused() -> None:
-    with pytest.raises(OutputChangedError, match="by another plan, of epoch 1, and has one of epoch 2 now"):
-        missing([receipt(1)], epoch=2)
+    with pytest.raises(OutputChangedError, match="was written by another plan"):
+        missing([receipt(1)], nonce="another")
 
 
-def test_a_checkpoint_that_is_older_than_what_was_written_is_refused() -> None:
+@pytest.mark.parametrize("later", [receipt(0, 6000), replace(receipt(0, 3000), nonce="of the same time, by another driver")])
+def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(later: Receipt) -> None:
     with pytest.raises(OutputChangedError, match="the checkpoint is older than what was written"):
-        missing([receipt(0, 6000)])
+        missing([later])

@@ -10,7 +10,7 @@ import pytest
 from kstream.clock import StopFlag
 from kstream.http_server import is_allowed_host, is_loopback
 from kstream.testing import ManualClock
-from kstream.ui.access import TokenCheck, TokenAnswer, delay_ms
+from kstream.ui.access import TokenAnswer, TokenCheck, delay_ms
 
 
 class SteppedClock(ManualClock):

@@ -29,7 +29,7 @@ from kstream.errors import KStreamError
 from kstream.storage import LocalFileStore
 from kstream_kafka.demo.board import Board, Run, View, batch_text, follow
 from kstream_kafka.demo.page import Page
-from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, Verdict, prove
+from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, ProofResult, prove
 
 TOPIC = "orders"
 OUTPUTS = 2
@@ -120,7 +120,7 @@ class Stage:
 
     # -- steps
 
-    def play(self) -> Verdict:
+    def play(self) -> ProofResult:
         """Run the whole demo and return the result of the proof. Blocks.
 
         Raises:
