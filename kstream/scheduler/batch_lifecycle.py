@@ -80,6 +80,8 @@ class BatchLifecycle:
         """The batches that wait for an older one or for their turn, oldest first. Only `_move` changes it."""
         self._holding: set[Time] = set()
         """The batches for which later ones wait whatever the policy: their last failed try could not compute a state."""
+        self._failing: set[Time] = set()
+        """The batches of which a try has failed."""
         self._in_turn_due_ms = 0
         self._kept = 0
         self._retries = 0
@@ -127,6 +129,7 @@ class BatchLifecycle:
         if target.end is End.WRITTEN:
             del self._records[time]
             self._holding.discard(time)
+            self._failing.discard(time)
         else:
             self._index(time, target)
         self._note_end(time, source, target)
@@ -311,6 +314,7 @@ class BatchLifecycle:
                     self._in_turn_due_ms = due_ms
             if self._move(time, Step.FAIL, Standing(Execution.ENDED, retry=retry)) is not None:
                 record.failures, record.due_ms = failures, due_ms
+                self._failing.add(time)
                 (self._holding.add if state_failed else self._holding.discard)(time)
             return retry
 
@@ -531,9 +535,10 @@ class BatchLifecycle:
         return in_turn if in_turn <= self._by[Execution.ENDED] else set()
 
     def _failed_ahead(self) -> set[Time]:
+        """Return the failed batches for which others wait, also while one of them is tried again."""
         if not self._policy.hold:
             return set(self._holding)
-        return self._by[Execution.ENDED] - self._by[End.LEFT]
+        return (self._by[Execution.ENDED] | self._failing) - self._by[End.LEFT]
 
     def _is_held_by_failed(self) -> bool:
         """Return whether the batches that are held wait for one that has failed. Else they only wait for their turn."""

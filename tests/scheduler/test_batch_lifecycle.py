@@ -442,6 +442,9 @@ def test_as_many_as_may_be_held_are_too_many_only_behind_a_failed_batch() -> Non
     assert lives.lifecycle.is_full() and (lives.lifecycle.counts().held, lives.lifecycle.counts().failed) == (2, 1)
     lives.now = LONGEST_MS
     assert lives.due() == [1000]
+    assert lives.lifecycle.is_full() and lives.lifecycle.counts().held == 2, "also while the failed one is tried again"
+    lives.run(1000)
+    lives.lifecycle.complete(T)
     assert not lives.lifecycle.is_full()
 
 
