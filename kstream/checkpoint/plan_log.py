@@ -14,10 +14,10 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kstream import crash_point
 from kstream.batch import BatchOutcome, BatchPlan, SkippedRecord
@@ -35,6 +35,7 @@ from kstream.checkpoint.state_log import States, states_fields, states_in
 from kstream.errors import AlreadyExistsError, FencedError, MissingFileError, PlanFailedError, StorageError
 from kstream.storage import FileStore
 
+T = TypeVar("T")
 _NEWEST_KEPT = 2
 _NOTHING = Duration(0)
 _MOMENT = Duration(1)
@@ -72,8 +73,7 @@ def take_epoch(store: FileStore, at_ms: int) -> int:
 
 def epoch_taken_ms(store: FileStore, epoch: int) -> int:
     """Return when a driver has taken an epoch, in milliseconds since the Unix epoch. Blocks: one read. CorruptRecordError, StorageError."""
-    name = names.epoch(epoch)
-    return format.decode("epoch", store.read(name), store.path(name), lambda fields: moment(fields["at"]), {"epoch": epoch})
+    return _read_epoch(store, epoch, lambda fields: moment(fields["at"]))
 
 
 def nonce_of_epoch(store: FileStore, epoch: int) -> str:
@@ -81,8 +81,13 @@ def nonce_of_epoch(store: FileStore, epoch: int) -> str:
 
     Blocks: one read. CorruptRecordError, StorageError.
     """
+    return _read_epoch(store, epoch, lambda fields: str(fields["nonce"]))
+
+
+def _read_epoch(store: FileStore, epoch: int, make: Callable[[format.Fields], T]) -> T:
+    """Return what is made of the record of an epoch. Blocks: one read. CorruptRecordError, StorageError."""
     name = names.epoch(epoch)
-    return format.decode("epoch", store.read(name), store.path(name), lambda fields: str(fields["nonce"]), {"epoch": epoch})
+    return format.decode("epoch", store.read(name), store.path(name), make, {"epoch": epoch})
 
 
 def _newest_or(store: FileStore, known: int) -> int:

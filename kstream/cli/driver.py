@@ -49,7 +49,7 @@ _CANNOT_WORK = (ConfigurationError, MissingDependencyError, JavaNotFoundError, N
 
 
 @dataclass(frozen=True, slots=True)
-class DriverEnd:
+class RunEnd:
     """How a driver has ended.
 
     Attributes:
@@ -71,7 +71,7 @@ def run_driver(
     verbose: bool = False,
     submit: SubmitOptions = NO_OPTIONS,
     supervised: bool = False,
-) -> DriverEnd:
+) -> RunEnd:
     """Run a job from its checkpoint. Blocks until the context has stopped, and stops it after an error or Ctrl-C.
 
     Args:
@@ -106,7 +106,7 @@ def run_driver(
         _stop(context, started, stop_spark=end.code is not RunCode.LOST_JVM)
         return end
     logger.info("job stopped")
-    return DriverEnd(RunCode.ENDED)
+    return RunEnd(RunCode.ENDED)
 
 
 def await_end(context: StreamingContext) -> None:
@@ -164,7 +164,7 @@ def _stop(context: StreamingContext | None, started: bool, stop_spark: bool) -> 
         logger.warning("context not stopped in order: %s", one_line(e))
 
 
-def end_of(error: BaseException, started: bool, jvm_ended: bool, has_run: Callable[[], bool] = lambda: False) -> DriverEnd:
+def end_of(error: BaseException, started: bool, jvm_ended: bool, has_run: Callable[[], bool] = lambda: False) -> RunEnd:
     """Return the exit code and the reason for an error of a driver.
 
     Args:
@@ -175,20 +175,18 @@ def end_of(error: BaseException, started: bool, jvm_ended: bool, has_run: Callab
     """
     if isinstance(error, KeyboardInterrupt):
         logger.info("job interrupted: batches that are planned and not done run at the next start")
-        return DriverEnd(RunCode.INTERRUPTED)
+        return RunEnd(RunCode.INTERRUPTED)
     if isinstance(error, SystemExit):
-        return (
-            DriverEnd(RunCode.ENDED) if error.code in (None, 0) else DriverEnd(RunCode.FAILED, f"the job called sys.exit({error.code!r})")
-        )
+        return RunEnd(RunCode.ENDED) if error.code in (None, 0) else RunEnd(RunCode.FAILED, f"the job called sys.exit({error.code!r})")
     if isinstance(error, FencedError):
-        return DriverEnd(RunCode.FENCED, one_line(error))
+        return RunEnd(RunCode.FENCED, one_line(error))
     if isinstance(error, JvmLostError):
-        return DriverEnd(RunCode.LOST_JVM, one_line(error))
+        return RunEnd(RunCode.LOST_JVM, one_line(error))
     if jvm_ended:
-        return DriverEnd(RunCode.LOST_JVM, f"Spark's JVM has ended, the first error was: {_told(error)}")
+        return RunEnd(RunCode.LOST_JVM, f"Spark's JVM has ended, the first error was: {_told(error)}")
     if started:
-        return DriverEnd(RunCode.FAILED_BATCH, _told(error))
-    return DriverEnd(
+        return RunEnd(RunCode.FAILED_BATCH, _told(error))
+    return RunEnd(
         _code_of_start(error, has_run),
         _told(error),
         "" if isinstance(error, KStreamError) or was_refused(error) else _way_through_users_code(error),

@@ -25,7 +25,7 @@ from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog
 from kstream.checkpoint.reader import write_meta
-from kstream.cli.driver import DriverEnd, _has_run, end_of
+from kstream.cli.driver import RunEnd, _has_run, end_of
 from kstream.cli.exit_codes import ReadingCode, RunCode
 from kstream.dstream.node import check_same_slide
 from kstream.errors import (
@@ -193,13 +193,13 @@ def test_whatever_fails_without_the_jvm_is_put_down_to_the_jvm(started: bool) ->
 
 def test_an_error_that_names_the_lost_jvm_is_the_reason_itself() -> None:
     lost = JvmLostError("Spark's JVM (process 5) has ended", pid=5, status=-9)
-    assert end_of(lost, started=True, jvm_ended=False) == DriverEnd(RunCode.LOST_JVM, "Spark's JVM (process 5) has ended")
+    assert end_of(lost, started=True, jvm_ended=False) == RunEnd(RunCode.LOST_JVM, "Spark's JVM (process 5) has ended")
 
 
 def test_ctrl_c_is_an_interruption_and_a_job_that_exits_is_taken_at_its_word() -> None:
-    assert end_of(KeyboardInterrupt(), started=True, jvm_ended=False) == DriverEnd(RunCode.INTERRUPTED)
-    assert end_of(SystemExit(0), started=False, jvm_ended=False) == DriverEnd(RunCode.ENDED)
-    assert end_of(SystemExit(5), started=False, jvm_ended=False) == DriverEnd(RunCode.FAILED, "the job called sys.exit(5)")
+    assert end_of(KeyboardInterrupt(), started=True, jvm_ended=False) == RunEnd(RunCode.INTERRUPTED)
+    assert end_of(SystemExit(0), started=False, jvm_ended=False) == RunEnd(RunCode.ENDED)
+    assert end_of(SystemExit(5), started=False, jvm_ended=False) == RunEnd(RunCode.FAILED, "the job called sys.exit(5)")
 
 
 def test_the_reason_has_the_place_in_the_streams_or_in_the_code_of_the_user() -> None:

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from kstream import StreamingContext
 from kstream.cli import main, terminal
 from kstream.cli import run as run_module
-from kstream.cli.driver import DriverEnd
+from kstream.cli.driver import RunEnd
 from kstream.cli.exit_codes import RunCode
 from kstream.cli.job import load_setup
 from kstream.console import LineFormatter
@@ -254,7 +254,7 @@ def test_the_last_batch_before_a_changed_interval_is_a_word_of_allow_and_every_d
     monkeypatch.setattr(
         run_module,
         "run_driver",
-        lambda job, path, forget, allow, verbose, submit, supervisor: (allowed.append(allow), DriverEnd(RunCode.ENDED))[1],
+        lambda job, path, forget, allow, verbose, submit, supervisor: (allowed.append(allow), RunEnd(RunCode.ENDED))[1],
     )
     for options in (["--interval-changed-at", "1700000004000"], ["--allow", "interval:1700000004000"]):
         assert run("job_here:setup", *options).exit_code == RunCode.ENDED
