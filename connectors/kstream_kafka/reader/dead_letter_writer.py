@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from kstream.batch_time import Time
 from kstream.errors import DeadLetterNotStoredError
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from kstream_kafka.client.record_producer import RecordProducer
 
 HELD_BYTES = 4_000_000
-"""The bytes of held letters above which they wait in a temporary file, and no more in memory."""
+"""The bytes of letters that are held in memory. Those before them wait in a temporary file."""
+
+Letter: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""(key, value, headers) of a letter."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,10 @@ class KafkaDeadLetterWriter:
         self._origin = origin
         self._on_failure = on_failure
         self._failures: list[str] = []
-        self._held = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 – `flush` closes it
-        self._letters = 0
+        self._held: list[Letter] = []
+        self._held_bytes = 0
+        self._file: IO[bytes] | None = None
+        """The letters before those held in memory, in pickled lists; None while all of them are there."""
 
     def write(self, failure: RecordFailure) -> None:
         """Hold the record of a failure with its error until `flush`. Raises OSError if the disk for temporary files is full.
@@ -101,22 +106,21 @@ class KafkaDeadLetterWriter:
             own = headers_of([message])[0] or ()
         except ValueError:
             own = None
-        headers = letter_headers(own, error_headers(failure, self._origin))
-        pickle.dump((message.key(), message.value(), headers), self._held)
-        self._letters += 1
+        key, value, headers = message.key(), message.value(), letter_headers(own, error_headers(failure, self._origin))
+        self._held.append((key, value, headers))
+        self._held_bytes += len(key or b"") + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers)
+        if self._held_bytes > HELD_BYTES:
+            self._move_to_file()
 
     def flush(self) -> None:
         """Send the letters, and block until all are stored. DeadLetterNotStoredError if one of them is not.
 
         The timestamp of a letter is that of now, so that retention does not remove it early.
         """
-        with self._held as held:
-            held.seek(0)
-            for _ in range(self._letters):
-                if self._failures:  # with brokers that are away each further one would wait, too
-                    break
-                key, value, headers = pickle.load(held)
-                self._producer.send(self._topic, key, value, headers, self._failures.append)
+        for key, value, headers in self._letters():
+            if self._failures:  # with brokers that are away each further one would wait, too
+                break
+            self._producer.send(self._topic, key, value, headers, self._failures.append)
         unanswered = self._producer.flush()
         if not unanswered and not self._failures:
             return
@@ -124,3 +128,21 @@ class KafkaDeadLetterWriter:
         reason = self._failures[0] if self._failures else f"{self._topic}: {unanswered} records have had no answer"
         said = f"a dead letter could not be stored in {reason}. So its batch fails and stays pending; nothing is lost."
         raise DeadLetterNotStoredError(said, topic=self._topic, reason=reason)
+
+    def _move_to_file(self) -> None:
+        """Move the letters in memory to the end of the temporary file. The first call creates the file."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 – `_letters` closes it
+        pickle.dump(self._held, self._file)
+        self._held, self._held_bytes = [], 0
+
+    def _letters(self) -> Iterator[Letter]:
+        """Return the held letters in order, and close the temporary file at their end."""
+        if self._file is not None:
+            self._move_to_file()
+            with self._file as file:
+                end = file.tell()
+                file.seek(0)
+                while file.tell() < end:
+                    yield from pickle.load(file)
+        yield from self._held

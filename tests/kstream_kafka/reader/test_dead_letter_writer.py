@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,11 +91,20 @@ def test_a_task_with_too_many_errors_leaves_no_letter_however_often_it_runs(clus
 
 
 def test_many_letters_wait_in_a_file(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letter_writer, "HELD_BYTES", 1000)
+    """A task holds no more than HELD_BYTES of them in memory."""
+    monkeypatch.setattr(dead_letter_writer, "HELD_BYTES", 100_000)
     errors = task()
-    fail(errors, *range(50), value=b"x" * 100)
+    tracemalloc.start()
+    try:
+        for offset in range(90):
+            fail(errors, offset, value=b"%d" % offset * 10_000)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 500_000, "of 1,800,000 bytes"
     errors.flush()
-    assert offsets_of(cluster.sent["h:1"]) == list(range(50))
+    assert offsets_of(cluster.sent["h:1"]) == list(range(90))
+    assert [len(value) for _, value, _ in cluster.sent["h:1"]] == [len(str(offset)) * 10_000 for offset in range(90)]
 
 
 def test_after_a_letter_that_is_not_stored_the_next_task_has_another_producer(cluster: Cluster) -> None:
