@@ -15,8 +15,8 @@ from psycopg.rows import dict_row
 
 from integration.postgres_server import Postgres
 from kstream.errors import FencedError
-from kstream.sinks import receipts
-from kstream.sinks.receipts import Ledger, PartitionWriter, take_over
+from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, take_over
+from tests.kept_connections import closed_at_the_end
 
 PATIENCE_S = 60
 pytestmark = pytest.mark.postgres
@@ -40,7 +40,7 @@ class Sink:
     def ledger(self, epoch: int = 1) -> Ledger:
         return Ledger(f"{self.schema}.kstream_receipts", "job", "once", epoch, f"nonce {epoch}")
 
-    def take_over(self, epoch: int = 1, **options: Any) -> list[receipts.Receipt]:
+    def take_over(self, epoch: int = 1, **options: Any) -> list[Receipt]:
         with psycopg.connect(self.url, **options) as connection:
             return take_over(connection, self.ledger(epoch), lambda number: f"nonce {number}", lambda _: None, epoch > 1)
 
@@ -88,10 +88,8 @@ class Task(threading.Thread):
 
 @pytest.fixture
 def sink(postgres: Postgres) -> Iterator[Sink]:
-    yield Sink(postgres.url)
-    for connection in receipts._connections.values():
-        connection.close()
-    receipts._connections.clear()
+    with closed_at_the_end():
+        yield Sink(postgres.url)
 
 
 def test_a_driver_waits_for_the_transactions_of_its_predecessor(sink: Sink) -> None:

@@ -33,7 +33,7 @@ from integration.kafka_broker import running_broker
 from integration.kafka_handle import KafkaAt
 from kstream.spark.spark_context import make_spark_context
 from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy
-from kstream.worker.record_failure import TRANSFORMATION, Step
+from kstream.worker.record_failure import TRANSFORMATION, RecordStep
 from kstream.worker.tolerant_operators import filter_records
 
 BAR = 0.8
@@ -82,7 +82,7 @@ class Sides:
             self._sc, [OffsetRange(topic, 0, 0, self._records)], self._executor, Decoding(None, loads, value_only),
             exact_counts=False, read_context=BatchReadContext(errors=policy),
         )  # fmt: skip
-        large: Any = partial(filter_records, is_large, Step(TRANSFORMATION, "filter", "is_large"))
+        large: Any = partial(filter_records, is_large, RecordStep(TRANSFORMATION, "filter", "is_large"))
         return rdd.mapPartitions(plain_filter if policy is None else large).count()
 
 

@@ -78,11 +78,8 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    yield Jobs(str(tmp_path / "sink.db"))
-    for connection in receipts._connections.values():
-        connection.close()
-    receipts._connections.clear()
+def jobs(tmp_path: Path) -> Jobs:
+    return Jobs(str(tmp_path / "sink.db"))
 
 
 def test_the_outcome_of_a_batch_names_it_and_counts_its_records_until_the_completion_is_stored(jobs: Jobs) -> None:

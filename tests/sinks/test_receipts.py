@@ -61,11 +61,8 @@ def receipt(partition: int, time_ms: int = 2000, num_partitions: int = 3, record
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    yield Database(tmp_path / "sink.db")
-    for connection in receipts._connections.values():
-        connection.close()
-    receipts._connections.clear()
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "sink.db")
 
 
 def test_a_partition_and_its_receipt_are_written_together_and_a_second_try_writes_nothing(database: Database) -> None:

@@ -1,0 +1,18 @@
+"""The connections that a worker process keeps between the tasks of `once`, closed at the end of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from kstream.sinks import receipts
+
+
+@contextmanager
+def closed_at_the_end() -> Generator[None]:
+    try:
+        yield
+    finally:
+        for connection in receipts._connections.values():
+            connection.close()
+        receipts._connections.clear()
