@@ -163,7 +163,11 @@ def test_names_that_cannot_be_used_are_refused(given: dict[str, str]) -> None:
         once(lambda: None, insert, **given)
 
 
-@pytest.mark.parametrize("functions", [(None, insert), (sqlite3.connect, "insert"), (sqlite3.connect, generator)], ids=str)
+@pytest.mark.parametrize(
+    "functions",
+    [(None, insert), (sqlite3.connect, "insert"), (sqlite3.connect, generator)],
+    ids=("connect is none", "write is text", "write is a generator function"),
+)
 def test_what_is_no_function_or_a_generator_is_refused(functions: Any) -> None:
     with pytest.raises(TypeError, match=r"once: (connect|write)"):
         once(*functions)
