@@ -286,7 +286,7 @@ class OutputVanishedError(CheckpointError):
 
 
 class OutputChangedError(CheckpointError):
-    """An exactly-once output has found in its sink what does not fit the batch or the checkpoint. Facts: output, time (of the batch)."""
+    """An exactly-once output has found in its sink what does not fit the batch or the checkpoint. Fact: output."""
 
 
 class TopicsChangedError(CheckpointError):

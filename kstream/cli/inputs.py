@@ -112,7 +112,7 @@ def newest_plans(contents: LogContents) -> dict[int, PlanData]:
     return {number: newest[1] for number in numbers if (newest := contents.newest_data(number)) is not None}
 
 
-def standing_of(contents: LogContents) -> list[CheckpointOffsets]:
+def offsets_of(contents: LogContents) -> list[CheckpointOffsets]:
     """Return the offsets of every partition in the newest plan of every stream, in order. Pure.
 
     A batch that was given up does not run again, so `completed` does not wait for it.

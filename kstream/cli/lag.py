@@ -23,8 +23,8 @@ from kstream.cli.inputs import (
     connection_options,
     newest_plans,
     note_inputs_without_ranges,
+    offsets_of,
     open_existing,
-    standing_of,
     systems,
     tools_of,
 )
@@ -55,7 +55,7 @@ def lag_command(
     with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path)
         contents = read_log(store)  # before the question to the brokers; otherwise a running stream could seem to be past its log
-        standing = standing_of(contents)
+        standing = offsets_of(contents)
         if not standing:
             fail(f"{store.url} holds no ranges of a {systems()} stream: see `kstream checkpoint show {path}`", ReadingCode.UNREADABLE)
         connections = Connections(store, bootstrap, params, params_file)

@@ -33,9 +33,9 @@ from kstream.cli.inputs import (
     kept_offsets,
     newest_plans,
     note_inputs_without_ranges,
+    offsets_of,
     open_existing,
     ranges_of,
-    standing_of,
     systems,
     tools_of,
 )
@@ -70,11 +70,11 @@ def show(path: str, as_json: bool) -> None:
     with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path)
         contents = read_log(store)
-        rows = standing_of(contents)
+        rows = offsets_of(contents)
     if as_json:
         echo(json.dumps(_as_data(store.url, contents, rows), indent=2))
     else:
-        _print_standing(store.url, contents, rows)
+        _print_offsets(store.url, contents, rows)
 
 
 @offsets_commands.command()
@@ -323,7 +323,7 @@ def _as_data(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> 
     return {"path": url, "last_batch": last_ms, "pending": pending, "partitions": partitions, "kept": kept}
 
 
-def _print_standing(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> None:
+def _print_offsets(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> None:
     """Print the offsets as a table."""
     console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")

@@ -148,12 +148,13 @@ class Engine:
         After an error, call `stop`.
 
         Raises:
-            ConfigurationError: a stream carries state, and there is no checkpoint directory; the rate estimator cannot be made; or executor
-                allocation cannot work.
+            ConfigurationError: a stream carries state, and there is no checkpoint directory; batches of an ordered output may be given up;
+                the rate estimator cannot be made; or executor allocation cannot work.
             CheckpointError: the stored data cannot be used; see its subclasses.
             StorageError: the store failed.
         """
         self._graph.validate_at_start(checkpointing=self._store is not None)
+        self._check_ordered_outputs()
         self._rate_controllers = self._make_rate_controllers()
         self._allocation = self._make_allocation()
         self._opened = OpenedCheckpoint(NoLog(), None) if self._opener is None else self._opener.open()
@@ -395,17 +396,24 @@ class Engine:
         log = f" Set {WRITE_AHEAD_LOG}=true." if any(isinstance(stream, ReceiverInputDStream) for stream in lost) else ""
         return f"the data of {', '.join(map(repr, lost))} is lost with the driver.{log} {longer}"
 
-    def _wire(self, opened: OpenedCheckpoint) -> None:
-        """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
-        log = opened.log
-        ordered = [output.name for output in self._graph.outputs() if output.is_ordered]
-        if ordered and self._settings.get(MAX_BATCH_FAILURES):
+    def _ordered_outputs(self) -> list[str]:
+        return [output.name for output in self._graph.outputs() if output.is_ordered]
+
+    def _check_ordered_outputs(self) -> None:
+        """Raise ConfigurationError if a batch of an ordered output may be given up."""
+        ordered, failures = self._ordered_outputs(), self._settings.get(MAX_BATCH_FAILURES)
+        if ordered and failures:
             raise ConfigurationError(
                 f"{MAX_BATCH_FAILURES} lets a batch be given up, but output {ordered[0]} writes each batch once and in order. Remove "
                 "the setting: the batch is tried again until it succeeds",
                 key=MAX_BATCH_FAILURES,
-                value=self._settings.get(MAX_BATCH_FAILURES),
+                value=failures,
             )
+
+    def _wire(self, opened: OpenedCheckpoint) -> None:
+        """Make the JobScheduler, the JobGenerator and their parts, and connect them. Starts nothing."""
+        log = opened.log
+        ordered = self._ordered_outputs()
         if ordered and not self._retry.hold:
             text = "output %s needs its batches in order, so each batch waits for the older ones, with all outputs (as under %s=%s)"
             logger.info(text, ordered[0], FAILED_BATCH, HOLD)

@@ -89,7 +89,7 @@ class DStreamGraph:
         return any(output.keeps_layout for output in self.outputs())
 
     def keep_parallelism(self, plans: Iterable[BatchPlan]) -> int | None:
-        """Divide the batches of these plans as the drivers did that made them. Called once, at a start.
+        """Keep the default parallelism that each plan stores: a batch that runs again gets the same partitions. Called once, at a start.
 
         Returns:
             Spark's default parallelism now, which new plans store; None if no output needs it.

@@ -241,7 +241,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     def tasks_report(self) -> bool:
         """Whether the tasks of a batch may report more than counts: losses, or records that were left out.
 
-        Then each partition of a batch is computed that runs again, also one whose output is written already.
+        Then a batch that runs again computes all its partitions, also those whose output is written already.
         """
         return True
 

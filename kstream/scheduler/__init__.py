@@ -1,7 +1,7 @@
 """The life of a batch: the JobGenerator plans and generates it, the JobScheduler runs it and posts its events to listeners.
 
-One idea: a batch moves in one direction: planned → plan durable → submitted → run → completion durable → reported → cleaned up. The
-generator's thread owns the first half, the scheduler's the second; they exchange messages, not locks. A file imports only files above it:
+`batch_steps.TABLE` has the steps of a batch. The generator's thread takes those up to its submission, the scheduler's the later ones. A
+file imports only files above it:
 
     changed_windows      which stored totals a window with an inverse may continue from (pure)
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams

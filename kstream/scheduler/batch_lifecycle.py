@@ -406,7 +406,7 @@ class BatchLifecycle:
             return self._by[Execution.ENDED] - self._by[Retry.BACK_OFF]
 
     def is_behind_failed(self, time: Time) -> bool:
-        """Return whether a batch has failed that this one waits for."""
+        """Return whether this batch waits for a failed batch."""
         with self._lock:
             return min(self._failed_ahead(), default=time) < time
 
@@ -515,7 +515,7 @@ class BatchLifecycle:
         return self._none_running.wait(timeout)
 
     def wait_none_open(self, timeout: float) -> bool:
-        """Block until no batch runs or waits; return False if `timeout` seconds passed first."""
+        """Block until no batch runs or is held; return False if `timeout` seconds passed first."""
         return self._none_open.wait(timeout)
 
     # -- under the lock

@@ -16,8 +16,8 @@ class Execution(Enum):
     PLANNED = "planned"
     """Its plan is durable, and its jobs are about to be generated."""
     HELD = "held"
-    """It waits for an older batch or for its turn, and is data: it has no RDD and no job. Or, with the retry `back-off`, it waits for a
-    store that is away, and has the jobs of the try that was lost."""
+    """The batch waits for an older batch or for its turn, and has only its plan. With the retry `back-off` it waits for a store that is
+    away, and keeps the jobs of its last try."""
     GENERATED = "generated"
     """Its jobs are generated. None is queued yet."""
     SUBMITTED = "submitted"
@@ -31,7 +31,7 @@ class Execution(Enum):
 
 
 class End(Enum):
-    """What is stored of the end of a batch whose jobs have all succeeded."""
+    """What is stored of the end of a batch."""
 
     NONE = "none"
     """Nothing: its jobs have not all succeeded."""
@@ -40,7 +40,7 @@ class End(Enum):
     REFUSED = "refused"
     """Nothing yet: the store refused the completion. It is written again."""
     WRITTEN = "written"
-    """The completion. Or the batch is given up, and the ledger has it."""
+    """The completion. Of a batch that is given up: its entry in the ledger."""
     LEFT = "left"
     """Nothing, and this driver does not try again: a restart runs the batch, or the driver that has taken over."""
 
@@ -55,7 +55,7 @@ class Retry(Enum):
     IN_TURN = "in turn"
     """No retry is left. Batches of this kind are tried one at a time, oldest first, once a minute while they fail."""
     EXHAUSTED = "exhausted"
-    """This driver does not try it again, a restart does: no retry is left, or a stop has ended the try."""
+    """This driver does not try the batch again, a restart does: no retry is left, a stop has ended the try, or it has no jobs to try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Step(Enum):
 
 E, D, R = Execution, End, Retry
 _IN_A_TRY = (R.NONE, R.IN_TURN)
-"""The retry of a batch that is in a try: of a batch tried in turn it stays, until the try has ended."""
+"""The values of `retry` during a try. A batch that is tried in turn keeps IN_TURN until the try ends."""
 _KEPT = tuple(Standing(E.ENDED, end) for end in (D.UNKNOWN, D.REFUSED))
 _WITHOUT_RETRY = tuple(Standing(E.ENDED, retry=retry) for retry in (R.IN_TURN, R.EXHAUSTED))
 _FAILED = (Standing(E.ENDED, retry=R.BACK_OFF), *_WITHOUT_RETRY)
@@ -117,7 +117,7 @@ def _to(step: Step, sources: Iterable[Standing | None], *targets: Standing) -> d
 
 
 _ENDING = (*_tries(E.PLANNED, E.RUNNING), *_KEPT)
-"""From where a batch whose jobs have all succeeded ends. Without jobs it ends as planned."""
+"""The standings from which a batch is completed. A batch without jobs is completed when it is planned."""
 
 TABLE: Mapping[tuple[Step, Standing | None], tuple[Standing, ...]] = {
     **_to(Step.PLAN, [None], Standing(E.PLANNED)),

@@ -116,11 +116,12 @@ class BatchSubmitter:
     def submit_held(self) -> None:
         """Submit the held batches that may start now, oldest first. Blocks on the store."""
         while (oldest := self._lifecycle.oldest_held) is not None and not self.is_fenced and self._may_generate(oldest):
-            if self._submit(Try(self._lifecycle.take_held(), None)):  # the next tick tries again
+            waits = self._submit(Try(self._lifecycle.take_held(), None))
+            if waits:  # the next tick tries again
                 return
 
     def _waits_for_the_store(self, batch: Batch, error: Exception) -> bool:
-        """Let a batch wait again that was not submitted because the store is away: no failed try. False if the driver does not wait."""
+        """Put a batch back because the store is away. That is no failed try. Return False if the driver does not wait for the store."""
         if not isinstance(error, StorageError) or is_of_a_task(error) or not self._outage.waits(batch.time, error, planned=True):
             return False
         self._put_back(batch)
@@ -265,7 +266,7 @@ class BatchSubmitter:
             self._scheduler.tell_lost(completed)
 
     def try_again(self) -> None:
-        """Do again what failed and is due: store refused completions, submit held batches, then failed ones, oldest first. Blocks."""
+        """Write kept completions, then submit held batches, then try failed ones again that are due, oldest first. Blocks."""
         self.retry_completions()
         self.submit_held()
         if self.is_fenced:
@@ -280,8 +281,8 @@ class BatchSubmitter:
     def repair(self, time: Time) -> None:
         """Generate a batch again from the states that were written last, because blocks or files of a state are gone. Blocks on the store.
 
-        So are the batches that were withdrawn with it. Jobs that have succeeded do not run again. If the repair of another batch has gone
-        back since this one was generated, it is only generated again.
+        Batches that were withdrawn with it are generated again, too. Jobs that have succeeded do not run again. The driver does not go back
+        to older states if the repair of another batch has done so since this one was generated.
         """
         if self.is_fenced:
             return

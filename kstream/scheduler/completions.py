@@ -50,7 +50,7 @@ class FailedTry:
 
     Attributes:
         is_end: whether listeners hear of the end of the batch: it is the first failure without a retry left, or a stop ended the try.
-        is_over: whether no retry is left.
+        is_over: whether this driver does not try the batch again by itself: no retry is left, or a stop ended the try.
     """
 
     is_end: bool

@@ -2,7 +2,7 @@
 
 GracefulStop: waits until every batch has ended.
 
-All decisions about batches are made on the one event thread of the JobGenerator. The timer and the JobScheduler only post events.
+The event thread of the JobGenerator plans, generates and submits batches. The timer and the JobScheduler only post events to it.
 """
 
 from __future__ import annotations

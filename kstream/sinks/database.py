@@ -104,7 +104,7 @@ class OnceOutput(Output):
         self._written.clear()
 
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
-        """Ask the database for receipts, if a try of the batch may have run before. Before the first batch let no earlier driver write."""
+        """Ask the database for receipts, if a try of the batch may have run before. At the first batch, take over from earlier drivers."""
         self._receipts, self._wanted = (), None
         if self._has_taken_over and batch.is_first_try:
             return None

@@ -202,7 +202,7 @@ def take_over(
 ) -> list[Receipt]:
     """Let this driver write from now on, and no earlier one. Makes the table if there is none. Idempotent.
 
-    Blocks until the transactions of earlier drivers have ended. Changes nothing if it raises.
+    Blocks until the transactions of earlier drivers have ended. If it raises, only an empty table may be new.
 
     Args:
         connection: a new connection.
@@ -390,7 +390,7 @@ class PartitionWriter:
 
 
 def hashing() -> int:
-    """Return this process's hash of a fixed word; 0 if it differs from process to process, so that nothing is divided by it."""
+    """Return this process's hash of a fixed word; 0 if each process has another hash seed: then Spark partitions nothing by it."""
     return hash(_WORD) if os.environ.get("PYTHONHASHSEED", "random") != "random" else 0
 
 

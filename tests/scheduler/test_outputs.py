@@ -232,10 +232,11 @@ def test_a_damaged_completion_is_told_and_an_older_one_restores_the_output(caplo
 
 
 def test_an_ordered_output_is_refused_where_batches_may_be_given_up() -> None:
-    output = Recording()
+    output, world = Recording(), World()
     output.is_ordered = True
     with pytest.raises(ConfigurationError, match="writes each batch once and in order"):
-        driver_of(World(), output, conf={"spark.streaming.kstream.maxBatchFailures": "3"}).start()
+        driver_of(world, output, conf={"spark.streaming.kstream.maxBatchFailures": "3"}).start()
+    assert not world.store.list(""), "so a driver that runs is not fenced"
 
 
 # -- the division of a batch
