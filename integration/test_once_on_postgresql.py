@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from integration.postgres_server import Postgres
-from kstream.errors import FencedError
+from kstream.errors import FencedError, IllegalStateError, OutputChangedError
 from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, take_over
 from tests.kept_connections import closed_at_the_end
 
@@ -147,6 +148,62 @@ def test_a_commit_whose_answer_is_lost_is_not_written_again(sink: Sink) -> None:
     ready.close()
     assert list(sink.writer()(0, iter([1]))) == [None]
     assert sink.numbers() == [1]
+
+
+def test_a_function_that_commits_fails_its_batch_until_the_user_has_removed_what_it_has_committed(sink: Sink) -> None:
+    def commits(connection: psycopg.Connection[Any], records: Iterator[int]) -> None:
+        sink.insert(connection, records)
+        connection.commit()
+
+    sink.take_over()
+    with pytest.raises(IllegalStateError, match="has committed or rolled back in partition 0 of batch 1000 ms"):
+        list(sink.writer(1, commits)(0, iter([1])))
+    for _ in range(2):
+        with pytest.raises(OutputChangedError, match="partition 0 of batch 1000 ms is written in part") as raised:
+            list(sink.writer()(0, iter([1])))
+    assert sink.numbers() == [1], "however often it is tried"
+    sink.run(f"DELETE FROM {sink.schema}.numbers")
+    sink.run(str(raised.value).partition("written again: ")[2])
+    assert list(sink.writer()(0, iter([1]))) == [1]
+    assert list(sink.writer()(0, iter([1]))) == [None]
+    assert sink.numbers() == [1]
+
+
+def test_a_function_that_catches_an_error_of_the_database_is_told_that_its_transaction_is_broken(sink: Sink) -> None:
+    def catches(connection: psycopg.Connection[Any], records: Iterator[int]) -> None:
+        sink.insert(connection, records)
+        with suppress(psycopg.Error):
+            connection.execute("SELECT 1 / 0")
+
+    def catches_behind_a_savepoint(connection: psycopg.Connection[Any], records: Iterator[int]) -> None:
+        sink.insert(connection, records)
+        with suppress(psycopg.Error), connection.transaction():
+            connection.execute("SELECT 1 / 0")
+
+    sink.take_over()
+    with pytest.raises(IllegalStateError, match="has caught an error of the database in partition 0 of batch 1000 ms"):
+        list(sink.writer(1, catches)(0, iter([1])))
+    assert sink.numbers() == []
+    assert list(sink.writer(1, catches_behind_a_savepoint)(0, iter([1]))) == [1]
+    assert sink.numbers() == [1]
+
+
+def serializable(url: str) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(url)
+    connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+    return connection
+
+
+def test_the_isolation_level_of_a_connection_gives_way_to_that_of_once(sink: Sink) -> None:
+    levels: list[Any] = []
+
+    def notes(connection: psycopg.Connection[Any], records: Iterator[int]) -> None:
+        levels.append(connection.execute("SHOW transaction_isolation").fetchone())
+        sink.insert(connection, records)
+
+    sink.take_over()
+    list(sink.writer(1, notes, partial(serializable, sink.url))(0, iter([1])))
+    assert levels == [("read committed",)]
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])

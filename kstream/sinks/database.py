@@ -13,7 +13,8 @@ from kstream.dstream.arguments import check_function
 from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
-from kstream.sinks.receipts import Connection, Ledger, PartitionWriter, Receipt, take_over, to_write
+from kstream.sinks.dialects import Connection
+from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, WrittenBatch, check_is_there, take_over, to_write
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -77,7 +78,7 @@ class OnceOutput(Output):
         self._table = table
         self._driver: Writer | None = None
         self._has_taken_over = False
-        self._newest_ms = -1
+        self._newest: WrittenBatch | None = None
         """The newest batch that is written, as far as the checkpoint and this driver know."""
         self._receipts: Sequence[Receipt] = ()
         """Those of the batch that is being written, from its earlier tries."""
@@ -100,7 +101,7 @@ class OnceOutput(Output):
             )
         self._driver = writer
         self._has_taken_over = False
-        self._newest_ms = stored["batch"] if isinstance(stored, dict) and "batch" in stored else -1
+        self._newest = None if stored is None else WrittenBatch(stored["batch"], stored["partitions"])
         self._written.clear()
 
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
@@ -113,15 +114,11 @@ class OnceOutput(Output):
         wanted: list[list[int] | None] = []
 
         def check(receipts: list[Receipt]) -> None:
-            if max((receipt.time_ms for receipt in receipts), default=-1) < self._newest_ms:
-                raise ledger.changed(
-                    f"batch {self._newest_ms} ms was written, and is not there: the database was restored from a backup, or has lost "
-                    "transactions. Restore the newest state of the database. Or replay what is missing, and give the output another name"
-                )
+            check_is_there(receipts, self._newest, ledger)
             number = rdd.getNumPartitions()
             wanted.append(to_write(receipts, time_ms, batch.nonce, number, lambda t, nonce: driver.knows(Time(t), nonce), ledger))
 
-        is_known = self._has_taken_over or self._newest_ms >= 0
+        is_known = self._has_taken_over or self._newest is not None
         with closing(self._connect()) as connection:
             receipts = take_over(connection, ledger, driver.nonce_of, check, is_known)
         self._has_taken_over = True
@@ -144,18 +141,25 @@ class OnceOutput(Output):
                 time_ms=time_ms,
                 nonce=batch.nonce,
                 num_partitions=number,
+                newest=self._newest,
                 wanted=None if self._wanted is None else frozenset(self._wanted),
                 hashing=next((receipt.hashing for receipt in self._receipts), None),
             )
             found = rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen)
             counts.update({p: count for p, count in zip(chosen, found, strict=True) if count is not None})
-        if number:
-            self._newest_ms = max(self._newest_ms, time_ms)
-            self._written[batch.time] = sum(counts.values())
+        if number and (self._newest is None or self._newest.time_ms < time_ms):
+            self._newest = WrittenBatch(time_ms, number)
+        self._written[batch.time] = sum(counts.values())
 
     def outcome(self, time: Time) -> Json:
-        """Return the batch and the number of its records that are known to be written; None if it has no partition."""
-        return {"batch": time.milliseconds, "records": self._written[time]} if time in self._written else None
+        """Return the newest written batch, and how many records of this one are known to be written; None before the first written batch.
+
+        A batch without partitions tells of an older one: the next driver reads only the newest completion.
+        """
+        newest = self._newest
+        if newest is None:
+            return None
+        return {"batch": newest.time_ms, "partitions": newest.num_partitions, "records": self._written.get(time, 0)}
 
     def committed(self, time: Time) -> None:
         self._written.pop(time, None)

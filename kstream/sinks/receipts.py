@@ -10,24 +10,21 @@ For SQLite and PostgreSQL. The driver calls `take_over`. Tasks call a `Partition
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from kstream.errors import ConfigurationError, FencedError, IllegalStateError, OutputChangedError
+from kstream.dstream.arguments import check_output_has_run
+from kstream.errors import FencedError, IllegalStateError, OutputChangedError
+from kstream.sinks.dialects import Connection, Dialect, dialect_of
 
-Connection = Any
-"""A connection of Python's database API (PEP 249)."""
 _FENCE = -1
 """The partition number of the fence."""
 _OPEN = -1
 """The number of records in a receipt whose transaction has not ended. Nobody else sees it, unless the user's function has committed."""
-_SQLITE_WAIT_MS = 600_000
-"""How long a transaction waits for another one in SQLite, which has one writer at a time."""
-_LOCK_WAIT = "60s"
-"""How long a driver of PostgreSQL waits for the transactions of an earlier one."""
+_REMOVED = -2
+"""The number of records in a receipt whose records the user has removed by hand. The partition is written again."""
 _WORD = "kstream"
 
 
@@ -50,6 +47,19 @@ class Receipt:
     nonce: str
     num_records: int
     hashing: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """The newest batch that an output has written.
+
+    Attributes:
+        time_ms: its time.
+        num_partitions: how many partitions it has.
+    """
+
+    time_ms: int
+    num_partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,117 +87,10 @@ class Ledger:
     def in_part(self, partition: int, time_ms: int) -> OutputChangedError:
         """Return the error about a receipt that is open and that others can see."""
         return self.changed(
-            f"partition {partition} of batch {time_ms} ms is written in part, because the function has committed. Remove its records and "
-            f"its row in {self.table}, and let the function neither commit nor roll back"
+            f"partition {partition} of batch {time_ms} ms is written in part, because the function has committed. Correct the function, "
+            f"remove the records of the partition, then let it be written again: UPDATE {self.table} SET num_records = {_REMOVED} "
+            f"WHERE job = '{self.job}' AND output = '{self.output}' AND partition_id = {partition}"
         )
-
-
-# -- databases
-
-
-class _Dialect(Protocol):
-    """What differs between databases."""
-
-    mark: str
-    """The placeholder of a parameter."""
-    for_share: str
-    """Keeps a row that a transaction reads from changing until its end."""
-
-    def ready(self, connection: Connection) -> None:
-        """Prepare a new connection, so that each statement of a transaction sees what is committed before it."""
-        ...
-
-    def begin(self, connection: Connection) -> None:
-        """Begin a transaction."""
-        ...
-
-    def be_patient(self, connection: Connection) -> None:
-        """Let the statements of this transaction wait for other ones, but not without end."""
-        ...
-
-    def commit(self, connection: Connection) -> None: ...
-
-    def rollback(self, connection: Connection) -> None:
-        """End the transaction without effect, if there is one."""
-        ...
-
-    def cursor(self, connection: Connection) -> Any:
-        """Return a cursor whose rows are tuples, whatever the user has set."""
-        ...
-
-
-class _SQLite:
-    mark = "?"
-    for_share = ""  # BEGIN IMMEDIATE lets no other transaction write
-
-    def ready(self, connection: sqlite3.Connection) -> None:
-        if getattr(connection, "autocommit", -1) is False:  # since Python 3.12: the module would begin transactions by itself
-            connection.autocommit = True  # pyright: ignore[reportAttributeAccessIssue]
-        connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout = {_SQLITE_WAIT_MS}")
-
-    def begin(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-
-    def be_patient(self, connection: sqlite3.Connection) -> None:
-        return
-
-    def commit(self, connection: sqlite3.Connection) -> None:
-        connection.execute("COMMIT")
-
-    def rollback(self, connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-    def cursor(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
-        cursor = connection.cursor()
-        cursor.row_factory = None
-        return cursor
-
-
-class _PostgreSQL:
-    mark = "%s"
-    for_share = " FOR SHARE"
-
-    def ready(self, connection: Connection) -> None:
-        connection.rollback()
-        connection.autocommit = False  # the first statement begins a transaction
-        connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        # A worker whose machine is gone keeps its locks until the server notices: soon, and not after hours.
-        for setting, value in (("idle", 20), ("interval", 5), ("count", 4)):
-            connection.execute(f"SET tcp_keepalives_{setting} = {value}")
-        connection.commit()
-
-    def begin(self, connection: Connection) -> None:
-        connection.rollback()  # the first statement begins the transaction
-
-    def be_patient(self, connection: Connection) -> None:
-        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
-
-    def commit(self, connection: Connection) -> None:
-        connection.commit()
-
-    def rollback(self, connection: Connection) -> None:
-        connection.rollback()
-
-    def cursor(self, connection: Connection) -> Any:
-        from psycopg.rows import tuple_row
-
-        return connection.cursor(row_factory=tuple_row)
-
-
-def _dialect_of(connection: Connection) -> _Dialect:
-    """Return the dialect of a connection. ConfigurationError for a database that is not supported."""
-    if isinstance(connection, sqlite3.Connection):
-        return _SQLite()
-    if any(cls.__module__.partition(".")[0] == "psycopg" for cls in type(connection).__mro__):
-        return _PostgreSQL()
-    raise ConfigurationError(
-        "once writes to SQLite (sqlite3) and PostgreSQL (psycopg): connect returned a "
-        f"{type(connection).__module__}.{type(connection).__qualname__}",
-        key="connect",
-        value=type(connection).__qualname__,
-    )
 
 
 # -- on the driver
@@ -219,7 +122,7 @@ def take_over(
         OutputChangedError: the rows are not those of this checkpoint.
         Exception: an error of `check`, or of the database.
     """
-    dialect = _dialect_of(connection)
+    dialect = dialect_of(connection)
     dialect.ready(connection)
     if not _has_table(connection, dialect, ledger.table):
         if is_known:
@@ -229,14 +132,7 @@ def take_over(
     try:
         dialect.be_patient(connection)
         _fence(connection, dialect, ledger, nonce_of, is_known)
-        rows = _rows(
-            connection,
-            dialect,
-            f"SELECT {', '.join(_OF_A_RECEIPT)} FROM {ledger.table} "
-            f"WHERE job = {dialect.mark} AND output = {dialect.mark} AND partition_id <> {_FENCE} ORDER BY partition_id",
-            (ledger.job, ledger.output),
-        )
-        receipts = [Receipt(*row) for row in rows]
+        receipts = _receipts(connection, dialect, ledger)
         check(receipts)
         dialect.commit(connection)
     finally:
@@ -244,7 +140,7 @@ def take_over(
     return receipts
 
 
-def _fence(connection: Connection, dialect: _Dialect, ledger: Ledger, nonce_of: Callable[[int], str | None], is_known: bool) -> None:
+def _fence(connection: Connection, dialect: Dialect, ledger: Ledger, nonce_of: Callable[[int], str | None], is_known: bool) -> None:
     """Write this driver into the fence, if the driver that is there now belongs to this checkpoint and is not a later one."""
     values = (ledger.job, ledger.output, _FENCE, 0, 0, "", ledger.epoch, 0, 0, ledger.writer)
     if not is_known:
@@ -253,11 +149,32 @@ def _fence(connection: Connection, dialect: _Dialect, ledger: Ledger, nonce_of: 
     if before == (ledger.epoch, ledger.writer):
         return
     epoch, writer = before
-    if nonce_of(epoch) != writer and epoch <= ledger.epoch:
-        raise ledger.changed(f"a driver of another copy of this checkpoint has written (epoch {epoch}). Use one of the copies only")
+    if nonce_of(epoch) != writer:
+        raise ledger.changed(
+            f"a driver has written that is not one of this checkpoint (epoch {epoch}): the checkpoint is older than what was written, or "
+            "another copy of it. Use the newest checkpoint, and only one copy"
+        )
     if epoch > ledger.epoch:
         raise _fenced(ledger, epoch)
     _execute(connection, dialect, _upsert(ledger.table, dialect, "epoch"), values)
+
+
+def check_is_there(receipts: Sequence[Receipt], newest: WrittenBatch | None, ledger: Ledger) -> None:
+    """Raise OutputChangedError if the database has lost the newest written batch or a part of it. Pure.
+
+    Args:
+        receipts: those of the output.
+        newest: the newest written batch, as the checkpoint or the driver knows it; None without one.
+        ledger: names the output, for the message.
+    """
+    if newest is None:
+        return
+    there = {receipt.partition for receipt in receipts if receipt.time_ms >= newest.time_ms}
+    if lost := [number for number in range(newest.num_partitions) if number not in there]:
+        raise ledger.changed(
+            f"batch {newest.time_ms} ms was written, and partition {lost[0]} of it is not there: the database was restored from a backup, "
+            "or has lost transactions. Restore its newest state. Or replay what is missing, and give the output another name"
+        )
 
 
 def to_write(
@@ -288,13 +205,15 @@ def to_write(
         raise ledger.in_part(broken[0].partition, broken[0].time_ms)
     if any(receipt.time_ms > time_ms for receipt in receipts):
         return []
-    written = [receipt for receipt in receipts if receipt.time_ms == time_ms]
+    written = [receipt for receipt in receipts if receipt.time_ms == time_ms and receipt.num_records != _REMOVED]
     if any(receipt.nonce != nonce for receipt in written):
         raise ledger.changed(f"batch {time_ms} ms was written by another plan than this checkpoint has of it")
     if other := [receipt for receipt in written if receipt.num_partitions != num_partitions]:
         raise ledger.changed(
             f"batch {time_ms} ms is half-written, divided into {other[0].num_partitions} partitions, and has {num_partitions} now. Start "
-            "the job with the code and the settings that it had, until this batch has ended"
+            "the job with the code and the settings that it had, until this batch has ended. If that cannot be, because blocks of a "
+            f"receiver are lost, remove the records of its partitions {sorted(receipt.partition for receipt in written)}, and give the "
+            "output another name: the batch is written anew"
         )
     there = {receipt.partition for receipt in written}
     return [number for number in range(num_partitions) if number not in there] if there else None
@@ -314,6 +233,7 @@ class PartitionWriter:
         time_ms: the batch.
         nonce: of its plan.
         num_partitions: how many it has.
+        newest: the newest batch that is written. A new connection must find it. None without one.
         wanted: the partitions that are to be written; None for all. The others are only computed.
         hashing: that of the receipts of this batch; None without any.
     """
@@ -324,6 +244,7 @@ class PartitionWriter:
     time_ms: int
     nonce: str
     num_partitions: int
+    newest: WrittenBatch | None = None
     wanted: frozenset[int] | None = None
     hashing: int | None = None
 
@@ -331,14 +252,14 @@ class PartitionWriter:
         """Write a partition. Yield the number of its records; None if it was written before and is only computed."""
         count: int | None = None
         if self.wanted is None or partition in self.wanted:
-            with _transaction(self.ledger, self.connect) as (connection, dialect):
+            with _transaction(self.ledger, self.connect, self.newest) as (connection, dialect):
                 count = self._write_once(connection, dialect, partition, records)
         if count is None:
             for _ in records:  # inputs report on all records of a batch
                 pass
         yield count
 
-    def _write_once(self, connection: Connection, dialect: _Dialect, partition: int, records: Iterable[Any]) -> int | None:
+    def _write_once(self, connection: Connection, dialect: Dialect, partition: int, records: Iterable[Any]) -> int | None:
         """Write the receipt and the records. Return their number; None if another attempt has written them."""
         mine = hashing()
         if self.hashing not in (None, mine):
@@ -354,13 +275,13 @@ class PartitionWriter:
             if num_records == _OPEN:
                 raise self.ledger.in_part(partition, time_ms)
             return None
-        count = self._called(connection, partition, records)
+        count = self._called(connection, dialect, partition, records)
         update = f"UPDATE {self.ledger.table} SET num_records = {dialect.mark} WHERE {_where(dialect)}"
         if _execute(connection, dialect, update, (count, *key)) != 1:
             raise self._ended(partition)
         return count
 
-    def _called(self, connection: Connection, partition: int, records: Iterable[Any]) -> int:
+    def _called(self, connection: Connection, dialect: Dialect, partition: int, records: Iterable[Any]) -> int:
         """Call the user's function. Return the number of the records that it has taken.
 
         A savepoint exists only in its transaction. So it shows whether the function has ended the transaction.
@@ -374,18 +295,49 @@ class PartitionWriter:
                 yield record
 
         connection.execute("SAVEPOINT kstream_once")
-        self.write(connection, counted())
+        with dialect.guarded(connection) as refused:
+            try:
+                result = self.write(connection, counted())
+            except Exception as e:
+                if refused:
+                    raise self._refused(partition) from e
+                raise
+        if refused:
+            raise self._refused(partition)
+        check_output_has_run(f"output {self.ledger.output}", result)
         try:
             connection.execute("RELEASE SAVEPOINT kstream_once")
         except Exception as e:
-            raise self._ended(partition) from e
+            if dialect.has_ended(e):
+                raise self._ended(partition) from e
+            if dialect.is_broken(e):
+                raise self._broken(partition) from e
+            raise
         return count
+
+    def _place(self, partition: int) -> str:
+        return f"in partition {partition} of batch {self.time_ms} ms"
+
+    def _refused(self, partition: int) -> IllegalStateError:
+        return IllegalStateError(
+            f"the function of output {self.ledger.output} begins, commits or rolls back a transaction {self._place(partition)}: leave that "
+            "to once. Nothing of the partition is written",
+            state="in a transaction",
+        )
 
     def _ended(self, partition: int) -> IllegalStateError:
         return IllegalStateError(
-            f"the function of output {self.ledger.output} has committed or rolled back in partition {partition} of batch {self.time_ms} "
-            "ms: leave that to once",
+            f"the function of output {self.ledger.output} has committed or rolled back {self._place(partition)}: leave that to once. What "
+            "it has committed is there, and each try adds to it: remove these records",
             state="no transaction",
+        )
+
+    def _broken(self, partition: int) -> IllegalStateError:
+        return IllegalStateError(
+            f"the function of output {self.ledger.output} has caught an error of the database {self._place(partition)}, after which the "
+            "transaction can do nothing more. Let the error go up, or run what may fail in `with connection.transaction():`. Nothing of "
+            "the partition is written",
+            state="a failed transaction",
         )
 
 
@@ -399,16 +351,17 @@ _connections: dict[tuple[str, str], Connection] = {}
 
 
 @contextmanager
-def _transaction(ledger: Ledger, connect: Callable[[], Connection]) -> Generator[tuple[Connection, _Dialect]]:
+def _transaction(ledger: Ledger, connect: Callable[[], Connection], newest: WrittenBatch | None) -> Generator[tuple[Connection, Dialect]]:
     """Return a transaction of this driver as a context manager. It commits at its end, and rolls back after an error.
 
-    A connection of an earlier partition is used again. If it is broken, a new one is made.
+    A connection of an earlier partition is used again. If it is broken, a new one is made, which must find the newest written batch.
 
     Raises:
-        FencedError, OutputChangedError: another driver may write.
+        FencedError: another driver may write.
+        OutputChangedError: another driver may write, or the database has lost the newest written batch.
     """
     key = (ledger.job, ledger.output)
-    connection, dialect = _begun(_connections.pop(key, None), ledger, connect)
+    connection, dialect = _begun(_connections.pop(key, None), ledger, connect, newest)
     try:
         yield connection, dialect
         dialect.commit(connection)
@@ -418,7 +371,9 @@ def _transaction(ledger: Ledger, connect: Callable[[], Connection]) -> Generator
     _connections[key] = connection
 
 
-def _begun(idle: Connection | None, ledger: Ledger, connect: Callable[[], Connection]) -> tuple[Connection, _Dialect]:
+def _begun(
+    idle: Connection | None, ledger: Ledger, connect: Callable[[], Connection], newest: WrittenBatch | None
+) -> tuple[Connection, Dialect]:
     """Begin a transaction in which this driver may write. `idle`: a connection of an earlier partition; None without one."""
     if idle is not None:
         try:
@@ -429,16 +384,18 @@ def _begun(idle: Connection | None, ledger: Ledger, connect: Callable[[], Connec
                 raise
     connection = connect()
     try:
-        _dialect_of(connection).ready(connection)
-        return connection, _begin(connection, ledger)
+        dialect_of(connection).ready(connection)
+        dialect = _begin(connection, ledger)
+        check_is_there(_receipts(connection, dialect, ledger), newest, ledger)  # the database may have gone back since
+        return connection, dialect
     except BaseException:
         _close(connection)
         raise
 
 
-def _begin(connection: Connection, ledger: Ledger) -> _Dialect:
+def _begin(connection: Connection, ledger: Ledger) -> Dialect:
     """Begin a transaction, and read the fence. FencedError, OutputChangedError: another driver may write."""
-    dialect = _dialect_of(connection)
+    dialect = dialect_of(connection)
     dialect.begin(connection)
     epoch, writer = _read_fence(connection, dialect, ledger, dialect.for_share)
     if epoch > ledger.epoch:
@@ -462,11 +419,11 @@ _OF_A_RECEIPT = ("partition_id", "num_partitions", "batch_time", "nonce", "num_r
 _COLUMNS = (*_KEY, "num_partitions", "batch_time", "nonce", "epoch", "num_records", "hashing", "writer")
 
 
-def _where(dialect: _Dialect) -> str:
+def _where(dialect: Dialect) -> str:
     return " AND ".join(f"{column} = {dialect.mark}" for column in _KEY)
 
 
-def _has_table(connection: Connection, dialect: _Dialect, table: str) -> bool:
+def _has_table(connection: Connection, dialect: Dialect, table: str) -> bool:
     """Return whether the table can be read. A user who may not make tables can use one that is there."""
     dialect.begin(connection)
     try:
@@ -478,7 +435,7 @@ def _has_table(connection: Connection, dialect: _Dialect, table: str) -> bool:
     return True
 
 
-def _make_table(connection: Connection, dialect: _Dialect, table: str) -> None:
+def _make_table(connection: Connection, dialect: Dialect, table: str) -> None:
     dialect.begin(connection)
     _execute(
         connection,
@@ -491,17 +448,25 @@ def _make_table(connection: Connection, dialect: _Dialect, table: str) -> None:
     dialect.commit(connection)
 
 
-def _upsert(table: str, dialect: _Dialect, rising: str | None) -> str:
-    """Return the statement that writes a row if there is none, or if the column `rising` rises."""
+def _upsert(table: str, dialect: Dialect, rising: str | None) -> str:
+    """Return the statement that writes a row if there is none, if the column `rising` rises, or if the records of the row are removed."""
     marks = ", ".join([dialect.mark] * len(_COLUMNS))
     insert = f"INSERT INTO {table} AS r ({', '.join(_COLUMNS)}) VALUES ({marks}) ON CONFLICT ({', '.join(_KEY)}) DO"
     if rising is None:
         return f"{insert} NOTHING"
     values = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS[len(_KEY) :])
-    return f"{insert} UPDATE SET {values} WHERE r.{rising} < excluded.{rising}"
+    return f"{insert} UPDATE SET {values} WHERE r.{rising} < excluded.{rising} OR r.num_records = {_REMOVED}"
 
 
-def _read_fence(connection: Connection, dialect: _Dialect, ledger: Ledger, lock: str) -> tuple[int, str]:
+def _receipts(connection: Connection, dialect: Dialect, ledger: Ledger) -> list[Receipt]:
+    query = (
+        f"SELECT {', '.join(_OF_A_RECEIPT)} FROM {ledger.table} "
+        f"WHERE job = {dialect.mark} AND output = {dialect.mark} AND partition_id <> {_FENCE} ORDER BY partition_id"
+    )
+    return [Receipt(*row) for row in _rows(connection, dialect, query, (ledger.job, ledger.output))]
+
+
+def _read_fence(connection: Connection, dialect: Dialect, ledger: Ledger, lock: str) -> tuple[int, str]:
     """Return epoch and nonce of the driver that may write. OutputChangedError if the row is gone."""
     query = f"SELECT epoch, writer FROM {ledger.table} WHERE {_where(dialect)}{lock}"
     rows = _rows(connection, dialect, query, (ledger.job, ledger.output, _FENCE))
@@ -519,7 +484,7 @@ def _fenced(ledger: Ledger, epoch: int) -> FencedError:
     )
 
 
-def _execute(connection: Connection, dialect: _Dialect, statement: str, values: Sequence[object]) -> int:
+def _execute(connection: Connection, dialect: Dialect, statement: str, values: Sequence[object]) -> int:
     """Run a statement. Return how many rows it has changed."""
     cursor = dialect.cursor(connection)
     try:
@@ -529,7 +494,7 @@ def _execute(connection: Connection, dialect: _Dialect, statement: str, values: 
         cursor.close()
 
 
-def _rows(connection: Connection, dialect: _Dialect, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+def _rows(connection: Connection, dialect: Dialect, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
     cursor = dialect.cursor(connection)
     try:
         cursor.execute(statement, values)

@@ -84,23 +84,38 @@ def jobs(tmp_path: Path) -> Jobs:
 
 def test_the_outcome_of_a_batch_names_it_and_counts_its_records_until_the_completion_is_stored(jobs: Jobs) -> None:
     output = jobs.driver()
-    assert jobs.write(output, 1000, Partitions([1, 2], [3])) == {"batch": 1000, "records": 3}
+    assert output.outcome(Time(500)) is None, "nothing is written"
+    assert jobs.write(output, 1000, Partitions([1, 2], [3])) == {"batch": 1000, "partitions": 2, "records": 3}
     output.committed(Time(1000))
-    assert output.outcome(Time(1000)) is None
-    assert jobs.write(output, 2000, Partitions()) is None, "no partition, no receipt"
+
+
+def test_batches_without_partitions_tell_of_the_newest_written_batch(jobs: Jobs) -> None:
+    """The next driver reads only the newest completion. Without it a lost database would be taken for a new one."""
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1], [2]))
+    for time in (2000, 3000):
+        stored = jobs.write(output, time, Partitions())
+        output.committed(Time(time))
+        assert stored == {"batch": 1000, "partitions": 2, "records": 0}
+    again = jobs.driver(stored)
+    assert again.outcome(Time(3000)) == stored, "nor does a batch that never ran forget it"
+    with sqlite3.connect(jobs.path) as connection:
+        connection.execute("DROP TABLE kstream_receipts")
+    with pytest.raises(OutputChangedError, match="the table kstream_receipts is gone"):
+        jobs.write(again, 4000, Partitions([4]))
 
 
 def test_a_batch_that_runs_again_writes_the_partitions_that_are_missing_and_counts_all(jobs: Jobs) -> None:
     jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
     rdd = Partitions([1, 2], [3])
-    assert jobs.write(jobs.driver(), 1000, rdd, is_first_try=False) == {"batch": 1000, "records": 3}
+    assert jobs.write(jobs.driver(), 1000, rdd, is_first_try=False) == {"batch": 1000, "partitions": 2, "records": 3}
     assert rdd.ran == [0] and jobs.numbers() == [1, 2, 3]
 
 
 def test_where_an_input_reports_all_partitions_run_and_the_missing_ones_are_written(jobs: Jobs) -> None:
     jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
     rdd = Partitions([1, 2], [3])
-    assert jobs.write(jobs.driver(), 1000, rdd, is_first_try=False, partitions=None) == {"batch": 1000, "records": 3}
+    assert jobs.write(jobs.driver(), 1000, rdd, is_first_try=False, partitions=None) == {"batch": 1000, "partitions": 2, "records": 3}
     assert rdd.ran == [0, 1] and jobs.numbers() == [1, 2, 3]
 
 
@@ -114,7 +129,7 @@ def test_a_batch_that_was_left_to_a_restart_writes_nothing_whatever_its_partitio
 
 
 def test_a_checkpoint_of_before_is_refused_at_each_start_though_it_has_planned_batches_of_those_times(jobs: Jobs) -> None:
-    output = jobs.driver({"batch": 1000, "records": 1})
+    output = jobs.driver({"batch": 1000, "partitions": 1, "records": 1})
     with pytest.raises(OutputChangedError):  # nothing was written before: the database is another one
         jobs.write(output, 2000, Partitions([2]))
     first = jobs.driver()
@@ -130,9 +145,13 @@ def test_a_checkpoint_of_before_is_refused_at_each_start_though_it_has_planned_b
 def test_a_database_that_has_lost_a_completed_batch_is_refused(jobs: Jobs) -> None:
     output = jobs.driver()
     jobs.write(output, 1000, Partitions([1]))
-    with pytest.raises(OutputChangedError, match="batch 2000 ms was written, and is not there"):
-        jobs.write(jobs.driver({"batch": 2000, "records": 1}), 3000, Partitions([3]))
-    assert jobs.write(jobs.driver({"batch": 1000, "records": 1}), 2000, Partitions([2])) == {"batch": 2000, "records": 1}
+    with pytest.raises(OutputChangedError, match="batch 2000 ms was written, and partition 0 of it is not there"):
+        jobs.write(jobs.driver({"batch": 2000, "partitions": 1, "records": 1}), 3000, Partitions([3]))
+    assert jobs.write(jobs.driver({"batch": 1000, "partitions": 1, "records": 1}), 2000, Partitions([2])) == {
+        "batch": 2000,
+        "partitions": 1,
+        "records": 1,
+    }
 
 
 def test_a_first_try_asks_nothing_but_the_first_one_of_a_driver(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

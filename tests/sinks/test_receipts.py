@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from kstream.errors import ConfigurationError, FencedError, IllegalStateError, OutputChangedError
 from kstream.sinks import receipts
-from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, hashing, take_over, to_write
+from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, WrittenBatch, check_is_there, hashing, take_over, to_write
 
 LEDGER = Ledger("kstream_receipts", "job", "once", epoch=2, writer="second")
 EPOCHS = {1: "first", 2: "second", 3: "third"}
@@ -103,41 +104,100 @@ def test_nothing_of_a_partition_is_there_whose_function_has_failed(database: Dat
     assert list(database.writer(1000)(0, iter([1]))) == [1]
 
 
-ENDS = {
-    "commit": lambda connection: connection.commit(),
-    "rollback": lambda connection: connection.rollback(),
-    "commit and begin": lambda connection: (connection.commit(), connection.execute("BEGIN")),
-    "rollback and begin": lambda connection: (connection.rollback(), connection.execute("BEGIN")),
-}
+def commits(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+    insert(connection, records)
+    connection.commit()
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_a_function_that_ends_the_transaction_is_refused(database: Database, how: str) -> None:
-    database.take_over()
-
-    def ends(connection: sqlite3.Connection, records: Iterator[int]) -> None:
-        insert(connection, records)
-        ENDS[how](connection)
-
-    with pytest.raises(IllegalStateError, match="has committed or rolled back in partition 0 of batch 1000 ms: leave that to once"):
-        list(database.writer(1000, write=ends)(0, iter([1])))
+def rolls_back_and_goes_on(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+    connection.rollback()
+    insert(connection, records)
 
 
-def test_a_partition_that_a_function_has_committed_in_part_is_never_taken_for_written(database: Database) -> None:
-    database.take_over()
-
-    def in_chunks(connection: sqlite3.Connection, records: Iterator[int]) -> None:
-        insert(connection, records)
+def swallows_the_refusal(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+    insert(connection, records)
+    with suppress(sqlite3.Error):
         connection.commit()
-        raise OSError("the second chunk failed")
 
-    with pytest.raises(OSError, match="second chunk"):
-        list(database.writer(1000, write=in_chunks)(0, iter([1])))
+
+def runs_a_script(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+    connection.executescript("".join(f"INSERT INTO numbers VALUES ({number});" for number in records))  # commits first
+
+
+@pytest.mark.parametrize("write", [commits, rolls_back_and_goes_on, swallows_the_refusal, runs_a_script], ids=lambda write: write.__name__)
+def test_a_function_that_ends_the_transaction_is_refused_and_writes_nothing(database: Database, write: Any) -> None:
+    database.take_over()
+    for _ in range(2):
+        with pytest.raises(
+            IllegalStateError, match="commits or rolls back a transaction in partition 0 of batch 1000 ms: leave that to once"
+        ):
+            list(database.writer(1000, write=write)(0, iter([1])))
+    assert database.numbers() == [] and database.take_over() == []
+    assert list(database.writer(1000)(0, iter([1]))) == [1]
+
+
+def rolls_back_by_a_conflict(connection: sqlite3.Connection, records: Iterator[int]) -> None:
+    connection.execute("CREATE UNIQUE INDEX one ON numbers (number)")
+    insert(connection, records)
+    with suppress(sqlite3.IntegrityError):
+        connection.execute("INSERT OR ROLLBACK INTO numbers VALUES (1)")
+
+
+def test_a_transaction_that_has_ended_unseen_is_no_success(database: Database) -> None:
+    database.take_over()
+    with pytest.raises(IllegalStateError, match="has committed or rolled back in partition 0"):
+        list(database.writer(1000, write=rolls_back_by_a_conflict)(0, iter([1])))
+    assert database.numbers() == [] and database.take_over() == []
+
+
+@pytest.mark.parametrize("write", [lambda _, records: map(print, records), lambda _, records: (record for record in records)])
+def test_a_function_that_has_not_done_its_work_fails_its_batch(database: Database, write: Any) -> None:
+    database.take_over()
+    with pytest.raises(TypeError, match=r"output once: the function returned a (map|generator), so nothing of its work has been done"):
+        list(database.writer(1000, write=write)(0, iter([1])))
+    assert database.take_over() == []
+
+
+def test_a_partition_that_is_written_in_part_is_written_again_once_the_user_says_that_its_records_are_removed(database: Database) -> None:
+    """The error has the statement that says so."""
+    database.take_over()
+    list(database.writer(1000, 1)(0, iter([1])))
+    database.run("UPDATE kstream_receipts SET batch_time = 2000, num_records = -1, nonce = 'plan of 2000' WHERE partition_id = 0")
     (found,) = database.take_over()
-    with pytest.raises(OutputChangedError, match="partition 0 of batch 1000 ms is written in part, because the function has committed"):
-        missing([found], time_ms=1000, num_partitions=2)
-    with pytest.raises(OutputChangedError, match="is written in part"):
-        list(database.writer(1000)(0, iter([1])))
+    for asks in (lambda: missing([found], num_partitions=1), lambda: list(database.writer(2000, 1)(0, iter([2])))):
+        with pytest.raises(OutputChangedError, match="partition 0 of batch 2000 ms is written in part") as raised:
+            asks()
+    database.run(str(raised.value).partition("written again: ")[2])
+    (found,) = database.take_over(check=lambda found: check_is_there(found, WrittenBatch(1000, 1), LEDGER))
+    assert missing([found], num_partitions=1) is None
+    for written in (1, None):
+        assert list(database.writer(2000, 1)(0, iter([2]))) == [written]
+    assert database.numbers() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("found", "lost"), [([], 0), ([receipt(0), receipt(1)], 2), ([receipt(0), receipt(1, 1000), receipt(2, 3000)], 1)], ids=repr
+)
+def test_a_database_that_has_lost_a_partition_of_the_newest_batch_is_refused(found: list[Receipt], lost: int) -> None:
+    with pytest.raises(OutputChangedError, match=f"batch 2000 ms was written, and partition {lost} of it is not there"):
+        check_is_there(found, WrittenBatch(2000, 3), LEDGER)
+
+
+def test_a_later_batch_stands_for_the_newest_one() -> None:
+    check_is_there([receipt(0, 3000), receipt(1), receipt(2)], WrittenBatch(2000, 3), LEDGER)
+    check_is_there([], None, LEDGER)
+
+
+def test_a_new_connection_that_finds_an_older_state_of_the_database_writes_nothing(database: Database) -> None:
+    database.take_over()
+    list(database.writer(1000, 1)(0, iter([1])))
+    database.run("DELETE FROM numbers")
+    database.run("UPDATE kstream_receipts SET batch_time = 0 WHERE partition_id = 0")  # as a restored backup has it
+    for connection in receipts._connections.values():
+        connection.close()
+    with pytest.raises(OutputChangedError, match="batch 1000 ms was written, and partition 0 of it is not there"):
+        list(replace(database.writer(2000, 1), newest=WrittenBatch(1000, 1))(0, iter([2])))
+    assert database.numbers() == []
 
 
 def test_an_earlier_driver_writes_nothing_once_a_later_one_has_taken_over(database: Database) -> None:
@@ -157,8 +217,18 @@ def test_the_driver_of_a_copy_of_the_checkpoint_is_refused(database: Database, e
     database.take_over()
     copy = replace(LEDGER, epoch=epoch, writer="the copy's")
     connection = database.connect()
-    with pytest.raises(OutputChangedError, match="another copy of this checkpoint"):
+    with pytest.raises(OutputChangedError, match="not one of this checkpoint"):
         take_over(connection, copy, {1: "first", 2: "the copy's second", epoch: "the copy's"}.get, lambda _: None, False)
+    connection.close()
+
+
+def test_an_older_checkpoint_is_no_driver_that_was_fenced(database: Database) -> None:
+    """No other driver runs, and a restart would not help."""
+    database.take_over()
+    older = replace(LEDGER, epoch=1, writer="first")
+    connection = database.connect()
+    with pytest.raises(OutputChangedError, match="the checkpoint is older than what was written"):
+        take_over(connection, older, {1: "first"}.get, lambda _: None, False)
     connection.close()
 
 
