@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 
 from integration.postgres_server import Postgres
 from kstream.errors import FencedError, IllegalStateError, OutputChangedError
-from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, take_over
+from kstream.sinks.receipts import PartitionWriter, Receipt, ReceiptTable, take_over
 from tests.kept_connections import closed_at_the_end
 
 PATIENCE_S = 60
@@ -38,18 +38,18 @@ class Sink:
     def numbers(self) -> list[int]:
         return [number for (number,) in self.run(f"SELECT number FROM {self.schema}.numbers ORDER BY number")]
 
-    def ledger(self, epoch: int = 1) -> Ledger:
-        return Ledger(f"{self.schema}.kstream_receipts", "job", "once", epoch, f"nonce {epoch}")
+    def table(self, epoch: int = 1) -> ReceiptTable:
+        return ReceiptTable(f"{self.schema}.kstream_receipts", "job", "once", epoch, f"nonce {epoch}")
 
     def take_over(self, epoch: int = 1, **options: Any) -> list[Receipt]:
         with psycopg.connect(self.url, **options) as connection:
-            return take_over(connection, self.ledger(epoch), lambda number: f"nonce {number}", lambda _: None, epoch > 1)
+            return take_over(connection, self.table(epoch), lambda number: f"nonce {number}", lambda _: None, epoch > 1)
 
     def insert(self, connection: psycopg.Connection[Any], records: Iterator[int]) -> None:
         connection.cursor().executemany(f"INSERT INTO {self.schema}.numbers VALUES (%s)", [(number,) for number in records])
 
     def writer(self, epoch: int = 1, write: Any = None, connect: Any = None) -> PartitionWriter:
-        return PartitionWriter(self.ledger(epoch), connect or partial(psycopg.connect, self.url), write or self.insert, 1000, "plan", 2)
+        return PartitionWriter(self.table(epoch), connect or partial(psycopg.connect, self.url), write or self.insert, 1000, "plan", 2)
 
     def wait_for_a_lock(self) -> None:
         """Return when a transaction waits for another one."""

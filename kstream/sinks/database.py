@@ -14,7 +14,7 @@ from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
 from kstream.sinks.dialects import Connection
-from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, WrittenBatch, check_is_there, take_over, to_write
+from kstream.sinks.receipts import PartitionWriter, Receipt, ReceiptTable, WrittenBatch, check_is_there, take_over, to_write
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -110,23 +110,23 @@ class OnceOutput(Output):
         if self._has_taken_over and batch.is_first_try:
             return None
         assert self._driver is not None
-        ledger, time_ms, driver = self._ledger(self._driver), batch.time.milliseconds, self._driver
+        table, time_ms, driver = self._receipt_table(self._driver), batch.time.milliseconds, self._driver
         wanted: list[list[int] | None] = []
 
         def check(receipts: list[Receipt]) -> None:
-            check_is_there(receipts, self._newest, ledger)
+            check_is_there(receipts, self._newest, table)
             number = rdd.getNumPartitions()
-            wanted.append(to_write(receipts, time_ms, batch.nonce, number, lambda t, nonce: driver.knows(Time(t), nonce), ledger))
+            wanted.append(to_write(receipts, time_ms, batch.nonce, number, lambda t, nonce: driver.knows(Time(t), nonce), table))
 
         is_known = self._has_taken_over or self._newest is not None
         with closing(self._connect()) as connection:
-            receipts = take_over(connection, ledger, driver.nonce_of, check, is_known)
+            receipts = take_over(connection, table, driver.nonce_of, check, is_known)
         self._has_taken_over = True
         self._receipts, self._wanted = [receipt for receipt in receipts if receipt.time_ms == time_ms], wanted[0]
         return self._wanted
 
-    def _ledger(self, driver: Writer) -> Ledger:
-        return Ledger(self._table, driver.job, self.name, driver.epoch, driver.nonce)
+    def _receipt_table(self, driver: Writer) -> ReceiptTable:
+        return ReceiptTable(self._table, driver.job, self.name, driver.epoch, driver.nonce)
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
         assert self._driver is not None
@@ -135,7 +135,7 @@ class OnceOutput(Output):
         counts = {receipt.partition: receipt.num_records for receipt in self._receipts}
         if chosen:
             writer = PartitionWriter(
-                ledger=self._ledger(self._driver),
+                table=self._receipt_table(self._driver),
                 connect=self._connect,
                 write=self._write,
                 time_ms=time_ms,

@@ -33,7 +33,7 @@ class Dialect(Protocol):
         """Begin a transaction."""
         ...
 
-    def be_patient(self, connection: Connection) -> None:
+    def limit_waits(self, connection: Connection) -> None:
         """Let the statements of this transaction wait for other ones, but not without end."""
         ...
 
@@ -73,7 +73,7 @@ class SQLite:
     def begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
 
-    def be_patient(self, connection: sqlite3.Connection) -> None:
+    def limit_waits(self, connection: sqlite3.Connection) -> None:
         return
 
     def commit(self, connection: sqlite3.Connection) -> None:
@@ -129,7 +129,7 @@ class PostgreSQL:
     def begin(self, connection: Connection) -> None:
         connection.rollback()  # the first statement begins the transaction
 
-    def be_patient(self, connection: Connection) -> None:
+    def limit_waits(self, connection: Connection) -> None:
         connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
 
     def commit(self, connection: Connection) -> None:

@@ -63,18 +63,18 @@ class WrittenBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ReceiptTable:
     """The receipts of one output of one job, and the driver that may write.
 
     Attributes:
-        table: the name of the table.
+        name: its name in the database.
         job: identifies the job.
         output: the name of the output.
         epoch: of the driver.
         writer: the nonce of the driver's epoch.
     """
 
-    table: str
+    name: str
     job: str
     output: str
     epoch: int
@@ -88,7 +88,7 @@ class Ledger:
         """Return the error about a receipt that is open and that others can see."""
         return self.changed(
             f"partition {partition} of batch {time_ms} ms is written in part, because the function has committed. Correct the function, "
-            f"remove the records of the partition, then let it be written again: UPDATE {self.table} SET num_records = {_REMOVED} "
+            f"remove the records of the partition, then let it be written again: UPDATE {self.name} SET num_records = {_REMOVED} "
             f"WHERE job = '{self.job}' AND output = '{self.output}' AND partition_id = {partition}"
         )
 
@@ -98,7 +98,7 @@ class Ledger:
 
 def take_over(
     connection: Connection,
-    ledger: Ledger,
+    table: ReceiptTable,
     nonce_of: Callable[[int], str | None],
     check: Callable[[list[Receipt]], None],
     is_known: bool,
@@ -109,7 +109,7 @@ def take_over(
 
     Args:
         connection: a new connection.
-        ledger: names the receipts and this driver.
+        table: names the receipts and this driver.
         nonce_of: nonce_of(epoch) returns the nonce of an epoch of this checkpoint; None if it has no such epoch.
         check: check(receipts) raises an error if this driver must not write.
         is_known: whether a driver of this checkpoint has written before. Then the fence must be there.
@@ -124,15 +124,15 @@ def take_over(
     """
     dialect = dialect_of(connection)
     dialect.ready(connection)
-    if not _has_table(connection, dialect, ledger.table):
+    if not _has_table(connection, dialect, table.name):
         if is_known:
-            raise ledger.changed(f"the table {ledger.table} is gone, so nobody knows which batches are written")
-        _make_table(connection, dialect, ledger.table)
+            raise table.changed(f"the table {table.name} is gone, so nobody knows which batches are written")
+        _make_table(connection, dialect, table.name)
     dialect.begin(connection)
     try:
-        dialect.be_patient(connection)
-        _fence(connection, dialect, ledger, nonce_of, is_known)
-        receipts = _receipts(connection, dialect, ledger)
+        dialect.limit_waits(connection)
+        _fence(connection, dialect, table, nonce_of, is_known)
+        receipts = _receipts(connection, dialect, table)
         check(receipts)
         dialect.commit(connection)
     finally:
@@ -140,45 +140,45 @@ def take_over(
     return receipts
 
 
-def _fence(connection: Connection, dialect: Dialect, ledger: Ledger, nonce_of: Callable[[int], str | None], is_known: bool) -> None:
+def _fence(connection: Connection, dialect: Dialect, table: ReceiptTable, nonce_of: Callable[[int], str | None], is_known: bool) -> None:
     """Write this driver into the fence, if the driver that is there now belongs to this checkpoint and is not a later one."""
-    values = (ledger.job, ledger.output, _FENCE, 0, 0, "", ledger.epoch, 0, 0, ledger.writer)
+    values = (table.job, table.output, _FENCE, 0, 0, "", table.epoch, 0, 0, table.writer)
     if not is_known:
-        _execute(connection, dialect, _upsert(ledger.table, dialect, None), values)
-    before = _read_fence(connection, dialect, ledger, " FOR UPDATE" if dialect.for_share else "")
-    if before == (ledger.epoch, ledger.writer):
+        _execute(connection, dialect, _upsert(table.name, dialect, None), values)
+    before = _read_fence(connection, dialect, table, " FOR UPDATE" if dialect.for_share else "")
+    if before == (table.epoch, table.writer):
         return
     epoch, writer = before
     if nonce_of(epoch) != writer:
-        raise ledger.changed(
+        raise table.changed(
             f"a driver has written that is not one of this checkpoint (epoch {epoch}): the checkpoint is older than what was written, or "
             "another copy of it. Use the newest checkpoint, and only one copy"
         )
-    if epoch > ledger.epoch:
-        raise _fenced(ledger, epoch)
-    _execute(connection, dialect, _upsert(ledger.table, dialect, "epoch"), values)
+    if epoch > table.epoch:
+        raise _fenced(table, epoch)
+    _execute(connection, dialect, _upsert(table.name, dialect, "epoch"), values)
 
 
-def check_is_there(receipts: Sequence[Receipt], newest: WrittenBatch | None, ledger: Ledger) -> None:
+def check_is_there(receipts: Sequence[Receipt], newest: WrittenBatch | None, table: ReceiptTable) -> None:
     """Raise OutputChangedError if the database has lost the newest written batch or a part of it. Pure.
 
     Args:
         receipts: those of the output.
         newest: the newest written batch, as the checkpoint or the driver knows it; None without one.
-        ledger: names the output, for the message.
+        table: names the output, for the message.
     """
     if newest is None:
         return
     there = {receipt.partition for receipt in receipts if receipt.time_ms >= newest.time_ms}
     if lost := [number for number in range(newest.num_partitions) if number not in there]:
-        raise ledger.changed(
+        raise table.changed(
             f"batch {newest.time_ms} ms was written, and partition {lost[0]} of it is not there: the database was restored from a backup, "
             "or has lost transactions. Restore its newest state. Or replay what is missing, and give the output another name"
         )
 
 
 def to_write(
-    receipts: Sequence[Receipt], time_ms: int, nonce: str, num_partitions: int, knows: Callable[[int, str], bool], ledger: Ledger
+    receipts: Sequence[Receipt], time_ms: int, nonce: str, num_partitions: int, knows: Callable[[int, str], bool], table: ReceiptTable
 ) -> list[int] | None:
     """Return the partitions of a batch that are not written; None if no partition is. Pure.
 
@@ -190,26 +190,26 @@ def to_write(
         nonce: of its plan.
         num_partitions: how many it has now.
         knows: knows(time in ms, nonce) returns whether this checkpoint has that plan of a later batch.
-        ledger: names the output, for messages.
+        table: names the output, for messages.
 
     Raises:
         OutputChangedError: the receipts do not fit the batch or the checkpoint.
     """
     if strange := [receipt for receipt in receipts if receipt.time_ms > time_ms and not knows(receipt.time_ms, receipt.nonce)]:
-        raise ledger.changed(
+        raise table.changed(
             f"batch {strange[0].time_ms} ms is written there, and this checkpoint has no such batch: the checkpoint is older than what "
             "was written. Use the newest checkpoint. Or give the output another name: then it writes all batches from here on, and those "
             "that are there a second time"
         )
     if broken := [receipt for receipt in receipts if receipt.num_records == _OPEN]:
-        raise ledger.in_part(broken[0].partition, broken[0].time_ms)
+        raise table.in_part(broken[0].partition, broken[0].time_ms)
     if any(receipt.time_ms > time_ms for receipt in receipts):
         return []
     written = [receipt for receipt in receipts if receipt.time_ms == time_ms and receipt.num_records != _REMOVED]
     if any(receipt.nonce != nonce for receipt in written):
-        raise ledger.changed(f"batch {time_ms} ms was written by another plan than this checkpoint has of it")
+        raise table.changed(f"batch {time_ms} ms was written by another plan than this checkpoint has of it")
     if other := [receipt for receipt in written if receipt.num_partitions != num_partitions]:
-        raise ledger.changed(
+        raise table.changed(
             f"batch {time_ms} ms is half-written, divided into {other[0].num_partitions} partitions, and has {num_partitions} now. Start "
             "the job with the code and the settings that it had, until this batch has ended. If that cannot be, because blocks of a "
             f"receiver are lost, remove the records of its partitions {sorted(receipt.partition for receipt in written)}, and give the "
@@ -227,7 +227,7 @@ class PartitionWriter:
     """Writes the partitions of a batch in tasks, each in one transaction with its receipt.
 
     Attributes:
-        ledger: where the receipts are.
+        table: where the receipts are.
         connect: returns a new connection.
         write: write(connection, records) writes records. It must neither commit nor roll back.
         time_ms: the batch.
@@ -238,7 +238,7 @@ class PartitionWriter:
         hashing: that of the receipts of this batch; None without any.
     """
 
-    ledger: Ledger
+    table: ReceiptTable
     connect: Callable[[], Connection]
     write: Callable[[Connection, Iterator[Any]], object]
     time_ms: int
@@ -252,7 +252,7 @@ class PartitionWriter:
         """Write a partition. Yield the number of its records; None if it was written before and is only computed."""
         count: int | None = None
         if self.wanted is None or partition in self.wanted:
-            with _transaction(self.ledger, self.connect, self.newest) as (connection, dialect):
+            with _transaction(self.table, self.connect, self.newest) as (connection, dialect):
                 count = self._write_once(connection, dialect, partition, records)
         if count is None:
             for _ in records:  # inputs report on all records of a batch
@@ -263,20 +263,20 @@ class PartitionWriter:
         """Write the receipt and the records. Return their number; None if another attempt has written them."""
         mine = hashing()
         if self.hashing not in (None, mine):
-            raise self.ledger.changed(
+            raise self.table.changed(
                 f"batch {self.time_ms} ms is half-written, and the workers divide keys otherwise now: start the job with the Python "
                 "version and the PYTHONHASHSEED that it had, until this batch has ended"
             )
-        key = (self.ledger.job, self.ledger.output, partition)
-        values = (*key, self.num_partitions, self.time_ms, self.nonce, self.ledger.epoch, _OPEN, mine, self.ledger.writer)
-        if _execute(connection, dialect, _upsert(self.ledger.table, dialect, "batch_time"), values) != 1:
-            query = f"SELECT batch_time, num_records FROM {self.ledger.table} WHERE {_where(dialect)}"
+        key = (self.table.job, self.table.output, partition)
+        values = (*key, self.num_partitions, self.time_ms, self.nonce, self.table.epoch, _OPEN, mine, self.table.writer)
+        if _execute(connection, dialect, _upsert(self.table.name, dialect, "batch_time"), values) != 1:
+            query = f"SELECT batch_time, num_records FROM {self.table.name} WHERE {_where(dialect)}"
             ((time_ms, num_records),) = _rows(connection, dialect, query, key)
             if num_records == _OPEN:
-                raise self.ledger.in_part(partition, time_ms)
+                raise self.table.in_part(partition, time_ms)
             return None
         count = self._called(connection, dialect, partition, records)
-        update = f"UPDATE {self.ledger.table} SET num_records = {dialect.mark} WHERE {_where(dialect)}"
+        update = f"UPDATE {self.table.name} SET num_records = {dialect.mark} WHERE {_where(dialect)}"
         if _execute(connection, dialect, update, (count, *key)) != 1:
             raise self._ended(partition)
         return count
@@ -304,7 +304,7 @@ class PartitionWriter:
                 raise
         if refused:
             raise self._refused(partition)
-        check_output_has_run(f"output {self.ledger.output}", result)
+        check_output_has_run(f"output {self.table.output}", result)
         try:
             connection.execute("RELEASE SAVEPOINT kstream_once")
         except Exception as e:
@@ -320,21 +320,21 @@ class PartitionWriter:
 
     def _refused(self, partition: int) -> IllegalStateError:
         return IllegalStateError(
-            f"the function of output {self.ledger.output} begins, commits or rolls back a transaction {self._place(partition)}: leave that "
+            f"the function of output {self.table.output} begins, commits or rolls back a transaction {self._place(partition)}: leave that "
             "to once. Nothing of the partition is written",
             state="in a transaction",
         )
 
     def _ended(self, partition: int) -> IllegalStateError:
         return IllegalStateError(
-            f"the function of output {self.ledger.output} has committed or rolled back {self._place(partition)}: leave that to once. What "
+            f"the function of output {self.table.output} has committed or rolled back {self._place(partition)}: leave that to once. What "
             "it has committed is there, and each try adds to it: remove these records",
             state="no transaction",
         )
 
     def _broken(self, partition: int) -> IllegalStateError:
         return IllegalStateError(
-            f"the function of output {self.ledger.output} has caught an error of the database {self._place(partition)}, after which the "
+            f"the function of output {self.table.output} has caught an error of the database {self._place(partition)}, after which the "
             "transaction can do nothing more. Let the error go up, or run what may fail in `with connection.transaction():`. Nothing of "
             "the partition is written",
             state="a failed transaction",
@@ -351,7 +351,9 @@ _connections: dict[tuple[str, str], Connection] = {}
 
 
 @contextmanager
-def _transaction(ledger: Ledger, connect: Callable[[], Connection], newest: WrittenBatch | None) -> Generator[tuple[Connection, Dialect]]:
+def _transaction(
+    table: ReceiptTable, connect: Callable[[], Connection], newest: WrittenBatch | None
+) -> Generator[tuple[Connection, Dialect]]:
     """Return a transaction of this driver as a context manager. It commits at its end, and rolls back after an error.
 
     A connection of an earlier partition is used again. If it is broken, a new one is made, which must find the newest written batch.
@@ -360,8 +362,8 @@ def _transaction(ledger: Ledger, connect: Callable[[], Connection], newest: Writ
         FencedError: another driver may write.
         OutputChangedError: another driver may write, or the database has lost the newest written batch.
     """
-    key = (ledger.job, ledger.output)
-    connection, dialect = _begun(_connections.pop(key, None), ledger, connect, newest)
+    key = (table.job, table.output)
+    connection, dialect = _begun(_connections.pop(key, None), table, connect, newest)
     try:
         yield connection, dialect
         dialect.commit(connection)
@@ -372,12 +374,12 @@ def _transaction(ledger: Ledger, connect: Callable[[], Connection], newest: Writ
 
 
 def _begun(
-    idle: Connection | None, ledger: Ledger, connect: Callable[[], Connection], newest: WrittenBatch | None
+    idle: Connection | None, table: ReceiptTable, connect: Callable[[], Connection], newest: WrittenBatch | None
 ) -> tuple[Connection, Dialect]:
     """Begin a transaction in which this driver may write. `idle`: a connection of an earlier partition; None without one."""
     if idle is not None:
         try:
-            return idle, _begin(idle, ledger)
+            return idle, _begin(idle, table)
         except Exception as e:
             _close(idle)
             if isinstance(e, (FencedError, OutputChangedError)):
@@ -385,23 +387,23 @@ def _begun(
     connection = connect()
     try:
         dialect_of(connection).ready(connection)
-        dialect = _begin(connection, ledger)
-        check_is_there(_receipts(connection, dialect, ledger), newest, ledger)  # the database may have gone back since
+        dialect = _begin(connection, table)
+        check_is_there(_receipts(connection, dialect, table), newest, table)  # the database may have gone back since
         return connection, dialect
     except BaseException:
         _close(connection)
         raise
 
 
-def _begin(connection: Connection, ledger: Ledger) -> Dialect:
+def _begin(connection: Connection, table: ReceiptTable) -> Dialect:
     """Begin a transaction, and read the fence. FencedError, OutputChangedError: another driver may write."""
     dialect = dialect_of(connection)
     dialect.begin(connection)
-    epoch, writer = _read_fence(connection, dialect, ledger, dialect.for_share)
-    if epoch > ledger.epoch:
-        raise _fenced(ledger, epoch)
-    if writer != ledger.writer:
-        raise ledger.changed("a driver of another copy of this checkpoint writes. Use one of the copies only")
+    epoch, writer = _read_fence(connection, dialect, table, dialect.for_share)
+    if epoch > table.epoch:
+        raise _fenced(table, epoch)
+    if writer != table.writer:
+        raise table.changed("a driver of another copy of this checkpoint writes. Use one of the copies only")
     return dialect
 
 
@@ -458,28 +460,28 @@ def _upsert(table: str, dialect: Dialect, rising: str | None) -> str:
     return f"{insert} UPDATE SET {values} WHERE r.{rising} < excluded.{rising} OR r.num_records = {_REMOVED}"
 
 
-def _receipts(connection: Connection, dialect: Dialect, ledger: Ledger) -> list[Receipt]:
+def _receipts(connection: Connection, dialect: Dialect, table: ReceiptTable) -> list[Receipt]:
     query = (
-        f"SELECT {', '.join(_OF_A_RECEIPT)} FROM {ledger.table} "
+        f"SELECT {', '.join(_OF_A_RECEIPT)} FROM {table.name} "
         f"WHERE job = {dialect.mark} AND output = {dialect.mark} AND partition_id <> {_FENCE} ORDER BY partition_id"
     )
-    return [Receipt(*row) for row in _rows(connection, dialect, query, (ledger.job, ledger.output))]
+    return [Receipt(*row) for row in _rows(connection, dialect, query, (table.job, table.output))]
 
 
-def _read_fence(connection: Connection, dialect: Dialect, ledger: Ledger, lock: str) -> tuple[int, str]:
+def _read_fence(connection: Connection, dialect: Dialect, table: ReceiptTable, lock: str) -> tuple[int, str]:
     """Return epoch and nonce of the driver that may write. OutputChangedError if the row is gone."""
-    query = f"SELECT epoch, writer FROM {ledger.table} WHERE {_where(dialect)}{lock}"
-    rows = _rows(connection, dialect, query, (ledger.job, ledger.output, _FENCE))
+    query = f"SELECT epoch, writer FROM {table.name} WHERE {_where(dialect)}{lock}"
+    rows = _rows(connection, dialect, query, (table.job, table.output, _FENCE))
     if not rows:
-        raise ledger.changed(f"the table {ledger.table} has lost its rows, so nobody knows which batches are written")
+        raise table.changed(f"the table {table.name} has lost its rows, so nobody knows which batches are written")
     return rows[0][0], rows[0][1]
 
 
-def _fenced(ledger: Ledger, epoch: int) -> FencedError:
+def _fenced(table: ReceiptTable, epoch: int) -> FencedError:
     return FencedError(
-        f"output {ledger.output}: another driver writes (epoch {epoch}, this one has {ledger.epoch})",
-        path=ledger.table,
-        epoch=ledger.epoch,
+        f"output {table.output}: another driver writes (epoch {epoch}, this one has {table.epoch})",
+        path=table.name,
+        epoch=table.epoch,
         newer_epoch=epoch,
     )
 

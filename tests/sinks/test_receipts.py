@@ -14,9 +14,9 @@ import pytest
 
 from kstream.errors import ConfigurationError, FencedError, IllegalStateError, OutputChangedError
 from kstream.sinks import receipts
-from kstream.sinks.receipts import Ledger, PartitionWriter, Receipt, WrittenBatch, check_is_there, hashing, take_over, to_write
+from kstream.sinks.receipts import PartitionWriter, Receipt, ReceiptTable, WrittenBatch, check_is_there, hashing, take_over, to_write
 
-LEDGER = Ledger("kstream_receipts", "job", "once", epoch=2, writer="second")
+TABLE = ReceiptTable("kstream_receipts", "job", "once", epoch=2, writer="second")
 EPOCHS = {1: "first", 2: "second", 3: "third"}
 
 
@@ -42,15 +42,15 @@ class Database:
     def numbers(self) -> list[int]:
         return [number for (number,) in self.run("SELECT number FROM numbers ORDER BY number")]
 
-    def take_over(self, ledger: Ledger = LEDGER, is_known: bool = False, check: Any = lambda _: None) -> list[Receipt]:
+    def take_over(self, table: ReceiptTable = TABLE, is_known: bool = False, check: Any = lambda _: None) -> list[Receipt]:
         connection = self.connect()
         try:
-            return take_over(connection, ledger, EPOCHS.get, check, is_known)
+            return take_over(connection, table, EPOCHS.get, check, is_known)
         finally:
             connection.close()
 
-    def writer(self, time_ms: int, num_partitions: int = 2, ledger: Ledger = LEDGER, write: Any = None) -> PartitionWriter:
-        return PartitionWriter(ledger, self.connect, write or insert, time_ms, f"plan of {time_ms}", num_partitions)
+    def writer(self, time_ms: int, num_partitions: int = 2, table: ReceiptTable = TABLE, write: Any = None) -> PartitionWriter:
+        return PartitionWriter(table, self.connect, write or insert, time_ms, f"plan of {time_ms}", num_partitions)
 
 
 def insert(connection: sqlite3.Connection, records: Iterator[int]) -> None:
@@ -168,7 +168,7 @@ def test_a_partition_that_is_written_in_part_is_written_again_once_the_user_says
         with pytest.raises(OutputChangedError, match="partition 0 of batch 2000 ms is written in part") as raised:
             asks()
     database.run(str(raised.value).partition("written again: ")[2])
-    (found,) = database.take_over(check=lambda found: check_is_there(found, WrittenBatch(1000, 1), LEDGER))
+    (found,) = database.take_over(check=lambda found: check_is_there(found, WrittenBatch(1000, 1), TABLE))
     assert missing([found], num_partitions=1) is None
     for written in (1, None):
         assert list(database.writer(2000, 1)(0, iter([2]))) == [written]
@@ -180,12 +180,12 @@ def test_a_partition_that_is_written_in_part_is_written_again_once_the_user_says
 )
 def test_a_database_that_has_lost_a_partition_of_the_newest_batch_is_refused(found: list[Receipt], lost: int) -> None:
     with pytest.raises(OutputChangedError, match=f"batch 2000 ms was written, and partition {lost} of it is not there"):
-        check_is_there(found, WrittenBatch(2000, 3), LEDGER)
+        check_is_there(found, WrittenBatch(2000, 3), TABLE)
 
 
 def test_a_later_batch_stands_for_the_newest_one() -> None:
-    check_is_there([receipt(0, 3000), receipt(1), receipt(2)], WrittenBatch(2000, 3), LEDGER)
-    check_is_there([], None, LEDGER)
+    check_is_there([receipt(0, 3000), receipt(1), receipt(2)], WrittenBatch(2000, 3), TABLE)
+    check_is_there([], None, TABLE)
 
 
 def test_a_new_connection_that_finds_an_older_state_of_the_database_writes_nothing(database: Database) -> None:
@@ -201,12 +201,12 @@ def test_a_new_connection_that_finds_an_older_state_of_the_database_writes_nothi
 
 
 def test_an_earlier_driver_writes_nothing_once_a_later_one_has_taken_over(database: Database) -> None:
-    earlier = replace(LEDGER, epoch=1, writer="first")
+    earlier = replace(TABLE, epoch=1, writer="first")
     database.take_over(earlier)
-    list(database.writer(1000, ledger=earlier)(0, iter([1])))
+    list(database.writer(1000, table=earlier)(0, iter([1])))
     assert database.take_over() == [receipt(0, 1000, 2, 1)]
     with pytest.raises(FencedError, match="another driver writes"):
-        list(database.writer(1000, ledger=earlier)(1, iter([2])))
+        list(database.writer(1000, table=earlier)(1, iter([2])))
     with pytest.raises(FencedError):
         database.take_over(earlier)
     assert database.numbers() == [1]
@@ -215,7 +215,7 @@ def test_an_earlier_driver_writes_nothing_once_a_later_one_has_taken_over(databa
 @pytest.mark.parametrize("epoch", [2, 3, 7])
 def test_the_driver_of_a_copy_of_the_checkpoint_is_refused(database: Database, epoch: int) -> None:
     database.take_over()
-    copy = replace(LEDGER, epoch=epoch, writer="the copy's")
+    copy = replace(TABLE, epoch=epoch, writer="the copy's")
     connection = database.connect()
     with pytest.raises(OutputChangedError, match="not one of this checkpoint"):
         take_over(connection, copy, {1: "first", 2: "the copy's second", epoch: "the copy's"}.get, lambda _: None, False)
@@ -225,7 +225,7 @@ def test_the_driver_of_a_copy_of_the_checkpoint_is_refused(database: Database, e
 def test_an_older_checkpoint_is_no_driver_that_was_fenced(database: Database) -> None:
     """No other driver runs, and a restart would not help."""
     database.take_over()
-    older = replace(LEDGER, epoch=1, writer="first")
+    older = replace(TABLE, epoch=1, writer="first")
     connection = database.connect()
     with pytest.raises(OutputChangedError, match="the checkpoint is older than what was written"):
         take_over(connection, older, {1: "first"}.get, lambda _: None, False)
@@ -234,11 +234,11 @@ def test_an_older_checkpoint_is_no_driver_that_was_fenced(database: Database) ->
 
 def test_a_driver_that_is_refused_does_not_fence_the_one_that_writes(database: Database) -> None:
     def refuse(_receipts: list[Receipt]) -> None:
-        raise LEDGER.changed("not this one")
+        raise TABLE.changed("not this one")
 
     database.take_over()
     with pytest.raises(OutputChangedError, match="not this one"):
-        database.take_over(replace(LEDGER, epoch=3, writer="third"), check=refuse)
+        database.take_over(replace(TABLE, epoch=3, writer="third"), check=refuse)
     assert list(database.writer(1000)(0, iter([1]))) == [1]
 
 
@@ -256,13 +256,13 @@ def test_a_table_that_was_emptied_is_refused_however_often_the_batch_is_tried(da
 
 
 def test_jobs_and_outputs_share_a_table_and_know_only_their_own_receipts(database: Database) -> None:
-    other, job = replace(LEDGER, output="other"), replace(LEDGER, job="another job")
-    for ledger in (LEDGER, other, job):
-        database.take_over(ledger)
+    other, job = replace(TABLE, output="other"), replace(TABLE, job="another job")
+    for table in (TABLE, other, job):
+        database.take_over(table)
     list(database.writer(1000)(0, iter([1])))
-    list(database.writer(1000, ledger=other)(0, iter([2])))
+    list(database.writer(1000, table=other)(0, iter([2])))
     assert database.numbers() == [1, 2]
-    assert [len(database.take_over(ledger)) for ledger in (LEDGER, other, job)] == [1, 1, 0]
+    assert [len(database.take_over(table)) for table in (TABLE, other, job)] == [1, 1, 0]
 
 
 def test_a_connection_is_used_again_and_a_broken_one_is_replaced(database: Database) -> None:
@@ -274,10 +274,10 @@ def test_a_connection_is_used_again_and_a_broken_one_is_replaced(database: Datab
 
     database.take_over()
     for time in (1000, 2000):
-        list(PartitionWriter(LEDGER, connect, insert, time, "p", 1)(0, iter([time])))
+        list(PartitionWriter(TABLE, connect, insert, time, "p", 1)(0, iter([time])))
     assert len(made) == 1
     made[0].close()
-    list(PartitionWriter(LEDGER, connect, insert, 3000, "p", 1)(0, iter([3000])))
+    list(PartitionWriter(TABLE, connect, insert, 3000, "p", 1)(0, iter([3000])))
     assert len(made) == 2 and database.numbers() == [1000, 2000, 3000]
 
 
@@ -295,9 +295,9 @@ def test_rows_of_another_kind_are_no_matter(database: Database) -> None:
         return connection
 
     connection = connect()
-    assert take_over(connection, LEDGER, EPOCHS.get, lambda _: None, False) == []
+    assert take_over(connection, TABLE, EPOCHS.get, lambda _: None, False) == []
     connection.close()
-    assert list(PartitionWriter(LEDGER, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
+    assert list(PartitionWriter(TABLE, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
 
 
 class BeginsByItself(sqlite3.Connection):
@@ -309,14 +309,14 @@ class BeginsByItself(sqlite3.Connection):
 def test_a_connection_that_begins_transactions_by_itself_no_longer_does(database: Database) -> None:
     connect = partial(sqlite3.connect, database.path, factory=BeginsByItself)
     database.take_over()
-    assert list(PartitionWriter(LEDGER, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
+    assert list(PartitionWriter(TABLE, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
     (connection,) = receipts._connections.values()
     assert connection.autocommit and database.numbers() == [1]
 
 
 def test_another_database_is_refused_by_name(database: Database) -> None:
     with pytest.raises(ConfigurationError, match=r"SQLite \(sqlite3\) and PostgreSQL \(psycopg\): connect returned a .*Database"):
-        take_over(database, LEDGER, EPOCHS.get, lambda _: None, False)
+        take_over(database, TABLE, EPOCHS.get, lambda _: None, False)
 
 
 # -- which partitions are still to be written
@@ -325,7 +325,7 @@ def test_another_database_is_refused_by_name(database: Database) -> None:
 def missing(found: list[Receipt], time_ms: int = 2000, num_partitions: int = 3, nonce: str = "") -> list[int] | None:
     """What is to be written, by a checkpoint that has the plans of the batches up to 5000."""
     return to_write(
-        found, time_ms, nonce or f"plan of {time_ms}", num_partitions, lambda time, plan: time <= 5000 and plan == f"plan of {time}", LEDGER
+        found, time_ms, nonce or f"plan of {time_ms}", num_partitions, lambda time, plan: time <= 5000 and plan == f"plan of {time}", TABLE
     )
 
 
