@@ -91,10 +91,11 @@ class KafkaDeadLetterWriter:
         self._origin = origin
         self._on_failure = on_failure
         self._failures: list[str] = []
-        self._held: list[Letter] = []
+        self._held: list[bytes] = []
+        """Pickled letters: as objects they would occupy the garbage collector."""
         self._held_bytes = 0
         self._file: IO[bytes] | None = None
-        """The letters before those held in memory, in pickled lists; None while all of them are there."""
+        """The letters before those in memory; None while all of them are there."""
 
     def write(self, failure: RecordFailure) -> None:
         """Hold the record of a failure with its error until `flush`. Raises OSError if the disk for temporary files is full.
@@ -106,9 +107,9 @@ class KafkaDeadLetterWriter:
             own = headers_of([message])[0] or ()
         except ValueError:
             own = None
-        key, value, headers = message.key(), message.value(), letter_headers(own, error_headers(failure, self._origin))
-        self._held.append((key, value, headers))
-        self._held_bytes += len(key or b"") + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers)
+        letter: Letter = (message.key(), message.value(), letter_headers(own, error_headers(failure, self._origin)))
+        self._held.append(pickle.dumps(letter))
+        self._held_bytes += len(self._held[-1])
         if self._held_bytes > HELD_BYTES:
             self._move_to_file()
 
@@ -133,16 +134,16 @@ class KafkaDeadLetterWriter:
         """Move the letters in memory to the end of the temporary file. The first call creates the file."""
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 – `_letters` closes it
-        pickle.dump(self._held, self._file)
+        self._file.writelines(self._held)
         self._held, self._held_bytes = [], 0
 
     def _letters(self) -> Iterator[Letter]:
         """Return the held letters in order, and close the temporary file at their end."""
         if self._file is not None:
-            self._move_to_file()
             with self._file as file:
                 end = file.tell()
                 file.seek(0)
                 while file.tell() < end:
-                    yield from pickle.load(file)
-        yield from self._held
+                    yield pickle.load(file)
+        for letter in self._held:
+            yield pickle.loads(letter)
