@@ -436,7 +436,7 @@ class BatchLifecycle:
     def in_hand(self) -> list[Time]:
         """Return the batches whose jobs are submitted and whose end is not stored."""
         with self._lock:
-            return [*self._by[Execution.SUBMITTED], *self._by[Execution.RUNNING]]
+            return [time for execution in _IN_HAND for time in self._by[execution]]
 
     def try_of(self, time: Time) -> Try:
         """Return the current try of a batch that has not succeeded."""

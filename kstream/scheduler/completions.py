@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet, Json
+from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
+from kstream.dstream.output import Output
 from kstream.errors import StorageError, is_of_a_task, with_record
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.batch_steps import Retry
@@ -70,23 +71,6 @@ class ReportsOutcome(Protocol):
         ...
 
 
-class ReportsOutput(Protocol):
-    """An output that stores data with the completion of a batch. Implemented by `Output`."""
-
-    @property
-    def name(self) -> str:
-        """The name under which the data is stored."""
-        ...
-
-    def outcome(self, time: Time) -> Json:
-        """Return what the completion of a batch stores; None for nothing. Called again only after an error. Any thread."""
-        ...
-
-    def committed(self, time: Time) -> None:
-        """Note that the completion of a batch is stored. Any thread. Returns at once."""
-        ...
-
-
 class Completions:
     """Ends the batches of one driver: stores the end, then tells the lifecycle.
 
@@ -102,7 +86,7 @@ class Completions:
         states: StateCheckpointer,
         lifecycle: BatchLifecycle,
         inputs: Callable[[], Iterable[ReportsOutcome]],
-        outputs: Callable[[], Iterable[ReportsOutput]],
+        outputs: Callable[[], Iterable[Output]],
         policy: RetryPolicy,
         on_end: Callable[[Time], None],
         waits: bool,
