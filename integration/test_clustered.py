@@ -20,7 +20,8 @@ KILLS = {EXECUTOR: 3, WORKER: 3, DRIVER: 3, BROKER: 3}
 @pytest.mark.timeout(900)
 def test_whatever_dies_on_a_cluster_states_and_windows_equal_a_recount(cluster: Master, own_kafka: Broker, tmp_path: Path) -> None:
     assert isinstance(own_kafka, KafkaBroker)
-    report = ClusterCampaign(own_kafka, cluster, tmp_path / "run", rate=150, interval=3).run(KILLS, seconds=60, limit_s=800)
+    campaign = ClusterCampaign(own_kafka, cluster, tmp_path / "run", rate=150, interval=3)
+    report = campaign.run(KILLS, seconds=60, limit_s=800, least_batches=12)
     print("\n".join(report.lines_of()))
     assert report.breaches == []
     assert report.kills == KILLS and report.restarts == 3

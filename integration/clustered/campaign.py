@@ -134,9 +134,10 @@ class ClusterCampaign:
         self._began = time.monotonic()
         self._limit = math.inf
 
-    def run(self, kills: Mapping[str, int], seconds: float, limit_s: float = math.inf) -> Report:
+    def run(self, kills: Mapping[str, int], seconds: float, limit_s: float = math.inf, least_batches: int = 0) -> Report:
         """Blocks until all kills are done and the last driver has read all there is. The kills are spread over so many seconds, to which
-        downtimes are added. What goes wrong is a breach of the report, also that all of it takes longer than `limit_s`."""
+        downtimes are added; the producers go on until `least_batches` have ended. What goes wrong is a breach of the report, also that
+        all of it takes longer than `limit_s`."""
         self._limit = time.monotonic() + limit_s
         self._directory.mkdir(parents=True, exist_ok=True)
         for name in (ORDERS, PAYMENTS):
@@ -150,7 +151,7 @@ class ClusterCampaign:
         ends: dict[str, dict[int, int]] = {}
         with kstream_run.running(self._directory, *command, **environment) as self._run:
             try:
-                ends = self._live(kills, seconds)
+                ends = self._live(kills, seconds, least_batches)
                 self._stop(ends)
             except (AssertionError, OSError) as e:
                 self._report.breaches.append(f"the campaign was cut short: {e}")
@@ -166,8 +167,8 @@ class ClusterCampaign:
 
     # -- while it lasts
 
-    def _live(self, kills: Mapping[str, int], seconds: float) -> dict[str, dict[int, int]]:
-        """The kills; the number of records by partition, by topic."""
+    def _live(self, kills: Mapping[str, int], seconds: float, least_batches: int) -> dict[str, dict[int, int]]:
+        """The kills, and the batches; the number of records by partition, by topic."""
         kinds = [kind for kind, count in kills.items() for _ in range(count)]
         self._random.shuffle(kinds)
         gap = seconds / (len(kinds) + 1)
@@ -182,6 +183,7 @@ class ClusterCampaign:
                 self._strike(kind)
             self._pause(max(gap, 2 * DEAD_S))
             self._wait(lambda: self._broker_up_at is None and self._workers_are_up(), "workers and broker")
+            self._wait(lambda: self._ended() >= least_batches, f"{least_batches} batches", math.inf)
         self._report.breaches += [*breaches_of(orders), *breaches_of(payments)]
         return {name: dict(enumerate(told["acked"])) for name, told in ((ORDERS, orders), (PAYMENTS, payments))}
 
@@ -261,6 +263,10 @@ class ClusterCampaign:
     def _newest(self) -> Mapping[str, Any]:
         """The batch that has ended last."""
         return read_lines(self._directory / "ended.jsonl")[-1]
+
+    def _ended(self) -> int:
+        """How many batches have ended."""
+        return len({e["time"] for e in read_lines(self._directory / "ended.jsonl")})
 
     def _driver(self) -> int | None:
         """The driver of this moment; None while there is none."""
