@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.exactness.campaign import IN_WRITE, PARTITIONS, Campaign, Kill
-from integration.exactness.database import breaches_of, places, repeats_of_the_naive
+from integration.exactness.sinks import breaches_of, places, repeats_of_the_naive
 from integration.kafka_broker import KafkaBroker
 from integration.postgres_server import Postgres
 from kstream import crash_point
@@ -19,13 +19,13 @@ KILLS = [Kill(IN_WRITE, nth=2), Kill(crash_point.RUNNING, nth=4), Kill(IN_WRITE,
 def breaches(campaign: Campaign, kills: list[Kill]) -> list[str]:
     """Kill the driver, let it end, and compare its table with what was sent."""
     fed = campaign.kill_all(kills)
-    assert repeats_of_the_naive(campaign.database), "the kills met no batch in the middle"
-    return breaches_of(campaign.database, places(fed))
+    assert repeats_of_the_naive(campaign.sink), "the kills met no batch in the middle"
+    return breaches_of(campaign.sink, places(fed))
 
 
 @pytest.mark.timeout(600)
 def test_each_record_of_a_killed_job_is_in_sqlite_once(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path) -> None:
-    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, database=str(tmp_path / "sink.db"))
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, sink=str(tmp_path / "sink.db"))
     assert breaches(campaign, KILLS) == []
 
 
@@ -33,7 +33,7 @@ def test_each_record_of_a_killed_job_is_in_sqlite_once(kafka: KafkaBroker, topic
 def test_a_half_written_batch_is_divided_as_before_whatever_the_settings_are_now(
     kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, database=str(tmp_path / "sink.db"))
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, sink=str(tmp_path / "sink.db"))
     campaign.conf = {"spark.streaming.kstream.kafka.maxRecordsPerTask": "20"}
     campaign.last_conf = {"spark.streaming.kstream.kafka.maxRecordsPerTask": "0", "spark.streaming.kstream.kafka.maxTasks": "1"}
     assert breaches(campaign, [Kill(IN_WRITE, nth=6)]) == []
@@ -44,5 +44,5 @@ def test_a_half_written_batch_is_divided_as_before_whatever_the_settings_are_now
 def test_each_record_of_a_killed_job_is_in_postgresql_once(
     kafka: KafkaBroker, topic: Callable[..., str], postgres: Postgres, tmp_path: Path
 ) -> None:
-    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, database=postgres.url)
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path / "job", kafka.produce, sink=postgres.url)
     assert breaches(campaign, KILLS) == []

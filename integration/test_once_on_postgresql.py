@@ -16,7 +16,8 @@ from psycopg.rows import dict_row
 
 from integration.postgres_server import Postgres
 from kstream.errors import FencedError, IllegalStateError, OutputChangedError
-from kstream.sinks.receipts import PartitionWriter, Receipt, ReceiptTable, take_over
+from kstream.sinks.receipt import Receipt
+from kstream.sinks.receipt_table import PartitionWriter, ReceiptTable, take_over
 from tests.kept_connections import closed_at_the_end
 
 PATIENCE_S = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from kstream.sinks import receipts
+from kstream.sinks import receipt_table
 
 
 @contextmanager
@@ -13,6 +13,6 @@ def closed_at_the_end() -> Generator[None]:
     try:
         yield
     finally:
-        for connection in receipts._connections.values():
+        for connection in receipt_table._connections.values():
             connection.close()
-        receipts._connections.clear()
+        receipt_table._connections.clear()

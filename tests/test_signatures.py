@@ -120,7 +120,7 @@ def test_what_pyspark_offers_is_offered_here_with_the_same_parameters(method: Me
 
 
 MORE = {
-    "DStream": {"mapWithState", "name", "print", "setName"},
+    "DStream": {"mapWithState", "name", "print", "saveToKafka", "setName"},
     "StreamingContext": {
         *(
             "clock",
@@ -137,7 +137,7 @@ MORE = {
         "status",
     },
 }
-"""Public names here that pyspark does not have: those of Scala, progress and status."""
+"""Public names here that pyspark does not have: those of Scala, the sink for Kafka, progress and status."""
 
 
 @pytest.mark.parametrize("owner", list(MORE))

@@ -6,6 +6,7 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
     client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
     planning/    pure: the planner, the plan of a batch, the packing of ranges into tasks
     reader/      KafkaRDD, the task, the consumer, decoding, Arrow
+    sink/        the Kafka sink: transactions with receipts
     source/      the direct stream: subscription, next offsets, starting and stopping offsets, downtime, commits
     utils        KafkaUtils, the public entry point
     tools/       for commands: the ranges of plans, the ends of logs, other offsets
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from kstream_kafka.reader.decoding import ConsumerRecord, KafkaMessageAndMetadata, consumer_record, utf8_decoder, value_only
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
+    from kstream_kafka.sink.kafka_output import kafka_output
+    from kstream_kafka.sink.producer_record import ProducerRecord
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.source.offset_committer import CanCommitOffsets
     from kstream_kafka.source.subscription import ConsumerStrategies, ConsumerStrategy
@@ -50,9 +53,11 @@ __all__ = [
     "LocationStrategy",
     "OffsetRange",
     "PerPartitionConfig",
+    "ProducerRecord",
     "TopicAndPartition",
     "TopicPartition",
     "consumer_record",
+    "kafka_output",
     "utf8_decoder",
     "value_only",
 ]
@@ -73,9 +78,11 @@ _LAZY = {
     "LocationStrategy": "kstream_kafka.reader.location_strategy",
     "OffsetRange": "kstream.offsets.offset_range",
     "PerPartitionConfig": "kstream_kafka.planning.planner",
+    "ProducerRecord": "kstream_kafka.sink.producer_record",
     "TopicAndPartition": "kstream.offsets.offset_range",
     "TopicPartition": "kstream.offsets.offset_range",
     "consumer_record": "kstream_kafka.reader.decoding",
+    "kafka_output": "kstream_kafka.sink.kafka_output",
     "utf8_decoder": "kstream_kafka.reader.decoding",
     "value_only": "kstream_kafka.reader.decoding",
 }

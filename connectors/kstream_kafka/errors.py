@@ -18,6 +18,9 @@
         │     │     └── LogTruncatedError       an unclean leader election cut the log
         │     ├── LogShrankError          the log was cut, found when a batch was planned
         │     └── TopicRecreatedError     the topic was deleted and created again
+        ├── ProducerFencedError           another producer has taken the transactional id           (retriable)
+        ├── CommitUnknownError            nobody has said whether a transaction is committed        (retriable)
+        ├── ReceiptsLostError             the receipts of an exactly-once output are gone
         ├── ZooKeeperUnreachableError     a receiver's ZooKeeper did not answer in time             (retriable)
         ├── OwnershipLostError            a receiver's session is over: another may read its partitions     (retriable)
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
@@ -372,6 +375,46 @@ class PollTimeoutError(_RangeError):
             at=at,
             waited_ms=waited_ms,
             reason=reason,
+        )
+
+
+class ProducerFencedError(KafkaError):
+    """Another producer has taken a transactional id, so this one can write no more. Facts: transactional_id, reason."""
+
+    retriable = True
+
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        super().__init__(
+            f"Another producer has taken the transactional id {transactional_id} ({_stopped(reason)}) It is that of another attempt, or of "
+            "another driver. Nothing of this attempt is written.",
+            transactional_id=transactional_id,
+            reason=reason,
+        )
+
+
+class CommitUnknownError(KafkaError):
+    """A commit of a transaction had no answer: the records may be there or not. Facts: transactional_id, reason."""
+
+    retriable = True
+
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        super().__init__(
+            f"The commit of a transaction had no answer (transactional id {transactional_id}): {_stopped(reason)} The next try looks for "
+            "its receipt, and writes only what is not there.",
+            transactional_id=transactional_id,
+            reason=reason,
+        )
+
+
+class ReceiptsLostError(KafkaError, errors.OutputChangedError):
+    """The topic with the receipts of an exactly-once output is gone or was made anew. Facts: output, topic."""
+
+    def __init__(self, output: str, topic: str, words: str) -> None:
+        super().__init__(
+            f"output {output}: {words}. Without its receipts kstream cannot know which batches Kafka has. Restore topic {topic}. Or give the "
+            "output another name: then it writes all pending batches, and what is there of them a second time.",
+            output=output,
+            topic=topic,
         )
 
 

@@ -36,6 +36,7 @@ from kstream.listener import (
 )
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.progress import metadata_of
+from kstream.scheduler.input_lags import InputLags
 from kstream.ui.driver_source import DriverFigures, SparkLinks
 from kstream.ui.ui_server import PORT
 from kstream.ui.ui_system import UiSystem
@@ -101,13 +102,14 @@ class Driver:
         self.partitions = partitions
         self.now_ms = (ended + queued) * 1000
         self.waiting = frozenset(Time(n * 1000) for n in range(ended, ended + queued))
+        self.lags = InputLags(lambda: self.waiting, None)
 
     def status(self) -> DriverStatus:
         unfinished = len(self.waiting)
         return DriverStatus("bench", 1, "host", 1, 0, self.now_ms, Duration(1000), Time(self.now_ms), unfinished, min(self.waiting))
 
     def figures(self) -> DriverFigures:
-        return DriverFigures(PendingBatches(running=self.waiting))
+        return DriverFigures(PendingBatches(running=self.waiting), lags=self.lags.lags)
 
     def work(self) -> None:
         """Runs batches, and then only plans them."""
@@ -117,6 +119,7 @@ class Driver:
         for number in range(self.ended, self.ended + self.queued):
             at = Time(number * 1000)
             outputs = {0: OutputOperationInfo(at, 0, "foreachRDD at job.py:7", "job.py:7", None, None, None)}
+            self.lags.planned(at, few.inputs.values(), at.milliseconds)
             self.bus.post(StreamingListenerBatchSubmitted(BatchInfo(at, few.inputs, at.milliseconds, None, None, outputs)))
         assert self.bus.drain(600)
 
@@ -124,6 +127,7 @@ class Driver:
         """All events of a batch."""
         info = info_of(number, self.partitions)
         submitted, output = submitted_of(info), info.outputs[0]
+        self.lags.planned(info.batch_time, info.inputs.values(), info.batch_time.milliseconds)
         self.bus.post(StreamingListenerBatchSubmitted(submitted))
         self.bus.post(StreamingListenerBatchStarted(submitted))
         self.bus.post(StreamingListenerOutputOperationStarted(submitted.outputs[0]))

@@ -24,7 +24,7 @@ from integration.chaos.producer import breaches_of, producing
 from integration.clustered.catch_up import ON_TIME, CatchUp, catch_ups
 from integration.clustered.job import ORDERS, OUTPUTS, PAYMENTS, VARIABLE
 from integration.clustered.verdict import Recount, recount
-from integration.exactness import database
+from integration.exactness import sinks
 from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
 from integration.masters import Master
@@ -336,7 +336,7 @@ class ClusterCampaign:
         report.away = catch_ups(self._directory, self._interval, self._rate, self._behind)
         report.recount = recount(self._directory, self._checkpoint, ends, round(self._interval * 1000))
         if self._database and ends:
-            report.breaches += database.breaches_of(self._database, database.places(ends[ORDERS]))
+            report.breaches += sinks.breaches_of(self._database, sinks.places(ends[ORDERS]))
         report.judge()
 
 

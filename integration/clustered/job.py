@@ -19,8 +19,8 @@ from typing import Any
 from kstream_kafka import KafkaUtils
 from pyspark import RDD, SparkConf
 
-from integration.exactness.database import write_to
 from integration.exactness.job import append_line, refuse, replace_file
+from integration.exactness.sinks import write_to
 from kstream import BatchTime, State, StateSpec, StreamingContext
 from kstream.dstream import DStream
 

@@ -1,6 +1,6 @@
 """On a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--cluster standalone] …`.
 
-With `--database sqlite|postgresql` it also writes each record by `once`.
+With `--sink sqlite|postgresql|kafka` it also writes each record exactly once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
-from integration.kafka_broker import running_broker
+from integration.exactness.database import NAIVE, ONCE
+from integration.exactness.kafka_sink import SINK_PARTITIONS
+from integration.exactness.sinks import KAFKA
+from integration.kafka_broker import KafkaBroker, running_broker
 from integration.masters import add_cluster_option, running_master
 
 
@@ -37,13 +40,17 @@ def a_store(kind: str, directory: Path) -> Iterator[tuple[str | None, dict[str, 
 
 
 @contextmanager
-def a_database(kind: str | None, directory: Path) -> Iterator[str]:
-    """File or URL of a new database of that kind, for the length of a with block; "" for none."""
+def a_sink(kind: str | None, directory: Path, broker: KafkaBroker) -> Iterator[str]:
+    """File or URL of a new sink of that kind, for the length of a with block; "" for none."""
     if kind == "postgresql":
         from integration.postgres_server import running_postgres
 
         with running_postgres() as postgres:
             yield postgres.url
+    elif kind == "kafka":
+        for table in (ONCE, NAIVE):
+            broker.create_topic(table, SINK_PARTITIONS)
+        yield KAFKA + broker.bootstrap
     else:
         yield str(directory / "sink.db") if kind == "sqlite" else ""
 
@@ -55,24 +62,24 @@ def main() -> int:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], help="to which the driver writes every record exactly once")
+    parser.add_argument("--sink", choices=["sqlite", "postgresql", "kafka"], help="to which the driver writes every record exactly once")
     add_cluster_option(parser)
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
-    kills = plan_kills(options.kills, options.seed, options.database is not None)
+    kills = plan_kills(options.kills, options.seed, options.sink is not None)
     directory = Path(tempfile.mkdtemp(prefix="exactness-"))
     with (
         running_broker(directory / "broker") as broker,
         a_store(options.checkpoint, directory) as (checkpoint, environment),
         running_master(options.cluster, directory) as master,
-        a_database(options.database, directory) as database,
+        a_sink(options.sink, directory, broker) as sink,
     ):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, PARTITIONS)
         conf = {**master.settings_with(environment), **dict(setting.split("=", 1) for setting in options.conf)}
         environment = {**environment, **master.environment}
         campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
-        campaign.refusals, campaign.endure, campaign.database = options.refusals, options.refusals > 0, database
+        campaign.refusals, campaign.endure, campaign.sink = options.refusals, options.refusals > 0, sink
         verdict = campaign.run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")

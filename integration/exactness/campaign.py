@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from integration.exactness.database import DIE_IN_WRITE, breaches_of, places, repeats_of_the_naive
+from integration.exactness.database import DIE_IN_WRITE
+from integration.exactness.sinks import breaches_of, places, repeats_of_the_naive
 from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
 from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD
@@ -29,7 +30,7 @@ PATIENT_STOP = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.strea
 
 @dataclass(frozen=True)
 class Kill:
-    """One death: at the nth pass of a crash point, in the nth write of a worker to a database, or so many seconds after the driver has
+    """One death: at the nth pass of a crash point, in the nth write of a worker to the sink, or so many seconds after the driver has
     started."""
 
     point: str
@@ -43,7 +44,7 @@ class Kill:
 def plan_kills(count: int, seed: int, in_write: bool = False) -> list[Kill]:
     """Every crash point equally often, at a different pass each time, and random moments in between; shuffled.
 
-    `in_write`: and in the middle of a write to the database, as often.
+    `in_write`: and in the middle of a write to the sink, as often.
     """
     rng = random.Random(seed)
     points = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else []), *([IN_WRITE] if in_write else [])]
@@ -77,20 +78,20 @@ class Campaign:
     """Whether the driver goes on after a batch that failed; else it ends with the error, as most users' programs do."""
     refusals: int = 0
     """How often the sink refuses every fifth batch."""
-    database: str = ""
-    """File or URL of a database to which the driver writes every record, too."""
+    sink: str = ""
+    """File or URL of a database, or kafka://host:port, to which the driver writes every record, too."""
     last_conf: dict[str, str] = field(default_factory=dict)
     """Settings of the last driver that differ from those before."""
 
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
         fed = self.kill_all(kills)
-        holds = self.conf.get(FAILED_BATCH) == HOLD or bool(self.database)  # the output to a database is ordered
+        holds = self.conf.get(FAILED_BATCH) == HOLD or bool(self.sink)  # the output to the sink is ordered
         verdict = judge(self.directory, fed, round(self.interval * 1000), self.window, holds)
-        if self.database:
-            verdict.breaches += breaches_of(self.database, places(fed))
-            if not repeats_of_the_naive(self.database):
-                verdict.breaches.append("the naive sink has nothing twice: the kills met no batch in the middle")
+        if self.sink:
+            verdict.breaches += breaches_of(self.sink, places(fed))
+            if not repeats_of_the_naive(self.sink):
+                verdict.breaches.append("the naive output has nothing twice: the kills met no batch in the middle")
         return verdict
 
     def kill_all(self, kills: list[Kill]) -> dict[int, int]:
@@ -110,7 +111,7 @@ class Campaign:
         options = {
             "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
             "window": self.window, "conf": {**PATIENT_STOP, **self.conf},
-            "params": self.params, "endure": self.endure, "refusals": self.refusals, "database": self.database,
+            "params": self.params, "endure": self.endure, "refusals": self.refusals, "sink": self.sink,
             **({} if self.checkpoint is None else {"checkpoint": self.checkpoint}),
         }  # fmt: skip
         path = self.directory / "options.json"

@@ -1,4 +1,4 @@
-"""The database of a driver that is killed: one table that `once` writes, and one that a naive sink writes in a transaction a partition."""
+"""A database as the sink of a driver that is killed: a table that `once` writes, and one that a naive output writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -17,8 +17,9 @@ from kstream import DStream
 from kstream.sinks import once
 
 DIE_IN_WRITE = "KSTREAM_TEST_DIE_IN_WRITE"
-"""`N`: the Nth call of a worker's `write` kills the driver when its rows are written, and not committed."""
+"""`N`: the Nth write of a worker kills the driver in the middle of its transaction."""
 ONCE, NAIVE = "once_rows", "naive_rows"
+"""The names of both tables, or topics."""
 _calls = 0
 
 
@@ -38,29 +39,6 @@ def rows(url: str, table: str) -> Counter[str]:
     """How often each place is in a table."""
     with closing(connect(url)) as connection:
         return Counter(place for (place,) in connection.execute(f"SELECT place FROM {table}").fetchall())
-
-
-def places(fed: Mapping[int, int]) -> set[str]:
-    """The places of so many records of each partition."""
-    return {f"{partition}:{offset}" for partition, count in fed.items() for offset in range(count)}
-
-
-def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
-    """What is wrong with the rows of `once`: each place that was fed is to be there once."""
-    once = rows(url, ONCE)
-    missing, unknown = set(wanted) - once.keys(), once.keys() - set(wanted)
-    wrong = {
-        f"{len(missing)} places are not in the database, such as {min(missing, default='')}": bool(missing),
-        f"{len(unknown)} places are in the database that nobody has sent, such as {min(unknown, default='')}": bool(unknown),
-        f"{once.total() - len(once)} rows are there a second time": once.total() > len(once),
-    }
-    return [words for words, breached in wrong.items() if breached]
-
-
-def repeats_of_the_naive(url: str) -> int:
-    """How many rows of the naive sink are there a second time. None means that no kill met a batch in the middle."""
-    naive = rows(url, NAIVE)
-    return naive.total() - len(naive)
 
 
 def insert(table: str, connection: Any, places: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """The driver that is killed: counts a topic per batch and over a window, leaving a record of every attempt.
 
 Argument: a JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint, params (of the
-stream), endure (whether to go on after a failed batch), refusals (how often the sink refuses every fifth batch) and database (to which it
+stream), endure (whether to go on after a failed batch), refusals (how often the sink refuses every fifth batch) and sink (to which it
 writes every record, too). Every record of
 the topic says where it lies ("partition:offset"), so that the sink can be compared with the ranges.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from kstream_kafka import KafkaUtils
 from pyspark import SparkConf
 
-from integration.exactness.database import write_to
+from integration.exactness.sinks import write_to
 from kstream import BatchTime, StreamingContext
 from kstream.errors import FencedError
 
@@ -80,8 +80,8 @@ def setup(options: dict[str, Any]) -> StreamingContext:
         replace_file(root / "windows" / f"{time.milliseconds}.json", sorted(rdd.collect()))
 
     stream.foreachRDD(batch)
-    if options.get("database"):
-        write_to(stream.map(lambda kv: kv[1]), options["database"])
+    if options.get("sink"):
+        write_to(stream.map(lambda kv: kv[1]), options["sink"])
     counts = stream.map(lambda kv: (kv[0], 1))
     width = options["interval"] * options["window"]
     counts.reduceByKeyAndWindow(lambda a, b: a + b, None, width, numPartitions=1).foreachRDD(window)

@@ -20,6 +20,7 @@ computed again from its plan. A file imports only files above it:
     state_dstreams         updateStateByKey and mapWithState
     state_files            StateFiles: states are written to files and read back
     base                   the part of a DStream that is no operator
+    output_operations      the operations of a DStream that end in a job
     dstream                DStream, what users see: the operators
     input_dstream          the base of all inputs
     queue_input_dstream, file_input_dstream, receiver_input_dstream

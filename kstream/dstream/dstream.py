@@ -16,12 +16,12 @@ from pyspark.storagelevel import StorageLevel
 from kstream.batch_time import BatchTime, Duration, Time
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.arguments import as_duration, check_function, check_inverse, with_batch_time, with_time_and_key
-from kstream.dstream.base import DStreamBase, T_co, node_of
-from kstream.dstream.output import Output
+from kstream.dstream.base import T_co, node_of
+from kstream.dstream.output_operations import OutputOperations
 from kstream.dstream.recipe import on_workers, recorded
 from kstream.dstream.state_dstreams import MapWithStateDStreamImpl, StateDStream
 from kstream.dstream.state_spec import StateSpec, check_spec
-from kstream.dstream.transformed_dstreams import ForEachDStream, RddOrigin, RecordDStream, TransformedDStream, UnionDStream
+from kstream.dstream.transformed_dstreams import RddOrigin, RecordDStream, TransformedDStream, UnionDStream
 from kstream.dstream.windowed_dstreams import ReducedWindowedDStream, WindowedDStream, check_window
 from kstream.rdd.map_with_state import snapshot
 
@@ -35,7 +35,7 @@ W = TypeVar("W")
 S = TypeVar("S")
 
 
-class DStream(DStreamBase[T_co]):
+class DStream(OutputOperations[T_co]):
     """A stream of records of type `T_co`. Its operators make new streams; output operations (`foreachRDD`, `pprint` …) make jobs.
 
     Durations are seconds or a Duration. `numPartitions` is the number of partitions after a shuffle (default: Spark's default
@@ -504,52 +504,7 @@ class DStream(DStreamBase[T_co]):
             self._recorder.why_not = self._recorder.why_not or "mapWithState begins with an RDD that setup has made"
         return MapWithStateDStream(MapWithStateDStreamImpl(self._node, spec))
 
-    # -- output operations
-
-    @recorded
-    def foreachRDD(self, func: Callable[[RDD[T_co]], Any] | Callable[[BatchTime, RDD[T_co]], Any] | Output) -> None:
-        """Run a function on the RDD of each batch, in a job thread: an output operation.
-
-            stream.foreachRDD(lambda time, rdd: write(time.milliseconds, rdd.collect()))
-
-        Args:
-            func: func(rdd) or func(time, rdd), on the driver. `time` is a BatchTime: a datetime in local time without a zone, as in
-                pyspark, with `milliseconds`. Use `time.milliseconds` as the key of idempotent writes: local time repeats when clocks are
-                set back. An error fails the batch, and so does the return of a generator, a coroutine, a `map` or a `filter`.
-                Or an output such as `kstream.sinks.once(…)`.
-
-        Raises:
-            TypeError: `func` takes neither form, or is a generator or coroutine function.
-        """
-        self._output("foreachRDD", func if isinstance(func, Output) else with_batch_time(func, 1))
-
-    @recorded
-    def pprint(self, num: int = 10) -> None:
-        """Print the first `num` records of each batch, in pyspark's form: an output operation."""
-        self._output("pprint", lambda time, rdd: fn.print_first(time.to_datetime(), rdd, num), own=True)
-
-    @recorded
-    def print(self, num: int = 10) -> None:
-        """Do the same as `pprint`."""
-        self.pprint(num)
-
-    @recorded
-    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
-        """Write the records of each batch as text, a file a partition: an output operation.
-
-        A batch that runs again after a restart writes the same files again.
-
-        Args:
-            prefix: a path or URL as Hadoop takes it. The directory of a batch is `prefix-<batch time in ms>[.suffix]`.
-            suffix: the end of the directory's name.
-        """
-        self._output("saveAsTextFiles", lambda time, rdd: rdd.saveAsTextFile(fn.file_name(prefix, suffix, time.milliseconds)), own=True)
-
     # -- how operators make streams
-
-    def _output(self, name: str, func: Callable[[Time, RDD[Any]], object] | Output, *, own: bool = False) -> None:
-        """Add an output operation. `own`: `func` is a function of kstream; see `ForEachDStream`."""
-        self._node.ssc.graph.add_output_stream(ForEachDStream(self._node, func, name, own=own))
 
     def _each(self, name: str, func: Callable[[RDD[Any]], RDD[Any]], *, fused: bool = False) -> DStream[Any]:
         """Return a stream of `func(rdd)` for each batch. `fused`: PySpark runs `func` in one pass with the next operator."""

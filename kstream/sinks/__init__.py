@@ -1,7 +1,8 @@
 """Sinks: outputs that write each record exactly once.
 
-database   once: the output for databases: SQLite and PostgreSQL
-receipts   what the database itself knows of the batches that are written; runs in tasks, too
+database        once: the output for databases: SQLite and PostgreSQL
+receipt         what a sink knows of a written batch, and what is still to be written (pure)
+receipt_table   the receipts in a database; runs in tasks, too
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["once"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the driver's half when it is asked for: tasks only need `receipts`."""
+    """Import the driver's half when it is asked for: tasks only need `receipt_table`."""
     if name in __all__:
         return getattr(importlib.import_module("kstream.sinks.database"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""once: an output that writes each record to a database exactly once. The driver's half; the tasks' half is `receipts`."""
+"""once: an output that writes each record to a database exactly once. The driver's half; the tasks' half is `receipt_table`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
 from kstream.sinks.dialects import Connection
-from kstream.sinks.receipts import PartitionWriter, Receipt, ReceiptTable, WrittenBatch, check_is_there, take_over, to_write
+from kstream.sinks.receipt import Receipt, WrittenBatch, to_write
+from kstream.sinks.receipt_table import PartitionWriter, ReceiptTable, check_is_there, closed, take_over
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
+_REMEDY = (
+    "If that cannot be, because blocks of a receiver are lost, remove the records of these partitions, and give the output another name: "
+    "the batch is written anew"
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
 
 
@@ -115,8 +120,8 @@ class OnceOutput(Output):
 
         def check(receipts: list[Receipt]) -> None:
             check_is_there(receipts, self._newest, table)
-            number = rdd.getNumPartitions()
-            wanted.append(to_write(receipts, time_ms, batch.nonce, number, lambda t, nonce: driver.knows(Time(t), nonce), table))
+            known = closed(receipts, table)
+            wanted.append(to_write(known, time_ms, batch.nonce, rdd.getNumPartitions(), driver.knows, self.name, _REMEDY))
 
         is_known = self._has_taken_over or self._newest is not None
         with closing(self._connect()) as connection:

@@ -13,7 +13,7 @@ import pytest
 from kstream.batch_time import Time
 from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, OutputChangedError
-from kstream.sinks import once, receipts
+from kstream.sinks import once, receipt_table
 from kstream.sinks.database import OnceOutput
 
 
@@ -156,7 +156,7 @@ def test_a_database_that_has_lost_a_completed_batch_is_refused(jobs: Jobs) -> No
 
 def test_a_first_try_asks_nothing_but_the_first_one_of_a_driver(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    taken = receipts.take_over
+    taken = receipt_table.take_over
     monkeypatch.setattr("kstream.sinks.database.take_over", lambda *given: (asked.append(1), taken(*given))[1])
     output = jobs.driver()
     for time in (1000, 2000, 3000):

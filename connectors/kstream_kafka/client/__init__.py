@@ -8,6 +8,9 @@ java_security      those of TLS and SASL
 oauth              the user's `oauth_cb`
 secrets            values from files and functions, and whether newer ones are there
 record_producer    RecordProducer: an idempotent producer in a worker, for dead letters
+record_sending     the producers of the sink
+transaction        Transaction: a transaction of Kafka with a producer of its own
+topic_reader       TopicReader: the committed records of a topic up to its end
 renewing_client    the driver's client of a stream, replaced when its secrets have changed
 redaction          keeps secrets out of messages and logs
 connection_watch   why a client cannot connect

@@ -219,14 +219,15 @@ class KafkaDriverClient:
                 raise self._unknown(missing, topics, UNKNOWN_TOPIC_WAIT_MS)
             self._pause()
 
-    def create_topic(self, topic: str, partitions: int) -> bool:
-        """Create a topic that does not exist, with the brokers' own settings for replicas and retention. Blocks.
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> bool:
+        """Create a topic that does not exist, with the brokers' own number of replicas. Blocks.
 
         A new topic can be written to only when its leaders answer: ask for the ends of its logs first.
 
         Args:
             topic: the name of the topic.
             partitions: the number of its partitions.
+            settings: settings of the topic; for all others the brokers' own.
 
         Returns:
             Whether the topic is new; False if it exists.
@@ -240,7 +241,8 @@ class KafkaDriverClient:
             return False
         timeout = self._params.api_timeout_ms
         self._requests.on_request()
-        future = self._admin.create_topics([NewTopic(topic, partitions)], request_timeout=timeout / 1000)[topic]
+        new = NewTopic(topic, partitions, config=dict(settings or {}))
+        future = self._admin.create_topics([new], request_timeout=timeout / 1000)[topic]
         try:
             self._requests.await_result(future)
         except KafkaException as e:

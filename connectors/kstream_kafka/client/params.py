@@ -13,7 +13,7 @@ parameter before it does anything else. A name of a later librdkafka passes with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.nearest_name import did_you_mean, nearest_names
@@ -80,7 +80,7 @@ PRODUCER = property_names(
     transactional.id
     """
 )
-"""Properties of producers only. They are accepted and dropped, because people share one dict between producer and consumer."""
+"""Properties of producers only. Streams accept and ignore them, because people share one dict between producer and consumer."""
 
 RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
@@ -148,6 +148,15 @@ DEAD_LETTER_PRODUCER = {
 }
 """Properties of the producer of dead letters. They win over the user's. The queue is short, because its records' headers are kept twice."""
 
+SINK_PRODUCER = {
+    "allow.auto.create.topics": "false",
+    "enable.idempotence": "true",
+    "acks": "all",
+    "message.max.bytes": 1_000_000_000,
+    "partitioner": "murmur2_random",
+}
+"""Properties of the producers that write records of a stream. They win over the user's."""
+
 _SMALLEST_MESSAGE = 1000
 """The smallest message.max.bytes that librdkafka accepts."""
 
@@ -159,10 +168,12 @@ class KafkaParams:
     Attributes:
         settings: librdkafka's properties, without the dropped parameters.
         own: the parameters of kstream itself, see OWN.
+        producing: properties of producers only, as the user gave them. Only the sink uses them.
     """
 
     settings: Mapping[str, Any]
     own: Mapping[str, int]
+    producing: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
     def parse(given: Mapping[str, Any]) -> KafkaParams:
@@ -181,11 +192,14 @@ class KafkaParams:
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise refused(TypeError("kafkaParams should be dict"))
         own: dict[str, int] = {}
+        producing: dict[str, Any] = {}
         settings, rest = java_security.translate(given)
         for key, value in rest.items():
             for name, translated in _translate(key, value, given):
                 if name in OWN:
                     own[name] = _whole_number(name, translated)
+                elif name in PRODUCER:
+                    producing[name] = translated
                 else:
                     settings[name] = translated
         if not settings.get("bootstrap.servers"):
@@ -193,7 +207,7 @@ class KafkaParams:
         java_security.checked(settings)
         settings["isolation.level"] = _one_of("isolation.level", settings.get("isolation.level", _ISOLATION[0]), _ISOLATION)
         settings["auto.offset.reset"] = _reset(settings.get("auto.offset.reset", "latest"))
-        return KafkaParams(settings, own)
+        return KafkaParams(settings, own, producing)
 
     @property
     def bootstrap(self) -> str:
@@ -265,6 +279,15 @@ class KafkaParams:
         settings = {k: v for k, v in self.settings.items() if k not in CONSUMER}
         return Properties({**settings, **DEAD_LETTER_PRODUCER})
 
+    def sink(self) -> dict[str, Any]:
+        """Return the properties of the producers that write records of a stream: idempotent, with acks of all replicas.
+
+        The user's own properties of producers count, such as `compression.type` and `linger.ms`, except those in SINK_PRODUCER.
+        """
+        settings = {k: v for k, v in self.settings.items() if k not in CONSUMER}
+        producing = {k: _plain(k, v) for k, v in self.producing.items()}
+        return Properties({**settings, **producing, **SINK_PRODUCER})
+
     def storable(self) -> dict[str, Any] | None:
         """Return all parameters as JSON values, from which `parse` makes equal ones; None if `not_storable` names any."""
         return None if self.not_storable() else {**self.settings, **self.own}
@@ -313,7 +336,7 @@ def _translate(key: str, value: Any, given: Mapping[str, Any]) -> list[tuple[str
     if name in OWN or name in COMMON or name in CONSUMER:
         return [(name, _plain(key, value))]
     if name in PRODUCER:
-        return []
+        return [(name, value)]
     raise KafkaConfigError(key, "is unknown to the Java client and to librdkafka", _nearest(key))
 
 

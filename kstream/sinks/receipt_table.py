@@ -1,4 +1,4 @@
-"""Receipts: what a database knows of the batches that an output has written to it.
+"""ReceiptTable: what a database knows of the batches that an output has written to it.
 
 For each partition there is one row, the receipt. It names the newest batch of which that partition is written, and it is written in the
 transaction of the records: so a receipt is there exactly if the records are. One more row, the fence, names the driver that may write.
@@ -9,7 +9,6 @@ For SQLite and PostgreSQL. The driver calls `take_over`. Tasks call a `Partition
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from kstream.dstream.arguments import check_output_has_run
 from kstream.errors import FencedError, IllegalStateError, OutputChangedError
 from kstream.sinks.dialects import Connection, Dialect, dialect_of
+from kstream.sinks.receipt import Receipt, WrittenBatch, changed, hashing, lost_partition
 
 _FENCE = -1
 """The partition number of the fence."""
@@ -25,41 +25,6 @@ _OPEN = -1
 """The number of records in a receipt whose transaction has not ended. Nobody else sees it, unless the user's function has committed."""
 _REMOVED = -2
 """The number of records in a receipt whose records the user has removed by hand. The partition is written again."""
-_WORD = "kstream"
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A partition of a batch that is written.
-
-    Attributes:
-        partition: its number.
-        num_partitions: how many the batch has.
-        time_ms: the batch.
-        nonce: that of the plan of the batch.
-        num_records: how many records the partition has.
-        hashing: the worker's hash of a fixed word. Another one means that keys go to other partitions.
-    """
-
-    partition: int
-    num_partitions: int
-    time_ms: int
-    nonce: str
-    num_records: int
-    hashing: int
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenBatch:
-    """The newest batch that an output has written.
-
-    Attributes:
-        time_ms: its time.
-        num_partitions: how many partitions it has.
-    """
-
-    time_ms: int
-    num_partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +47,7 @@ class ReceiptTable:
 
     def changed(self, words: str) -> OutputChangedError:
         """Return the error that says what the database has and should not have."""
-        return OutputChangedError(f"output {self.output}: {words}", output=self.output)
+        return changed(self.output, words)
 
     def in_part(self, partition: int, time_ms: int) -> OutputChangedError:
         """Return the error about a receipt that is open and that others can see."""
@@ -160,63 +125,20 @@ def _fence(connection: Connection, dialect: Dialect, table: ReceiptTable, nonce_
 
 
 def check_is_there(receipts: Sequence[Receipt], newest: WrittenBatch | None, table: ReceiptTable) -> None:
-    """Raise OutputChangedError if the database has lost the newest written batch or a part of it. Pure.
-
-    Args:
-        receipts: those of the output.
-        newest: the newest written batch, as the checkpoint or the driver knows it; None without one.
-        table: names the output, for the message.
-    """
-    if newest is None:
-        return
-    there = {receipt.partition for receipt in receipts if receipt.time_ms >= newest.time_ms}
-    if lost := [number for number in range(newest.num_partitions) if number not in there]:
+    """Raise OutputChangedError if the database has lost the newest written batch or a part of it. Arguments as for `lost_partition`."""
+    lost = lost_partition(receipts, newest)
+    if newest is not None and lost is not None:
         raise table.changed(
-            f"batch {newest.time_ms} ms was written, and partition {lost[0]} of it is not there: the database was restored from a backup, "
+            f"batch {newest.time_ms} ms was written, and partition {lost} of it is not there: the database was restored from a backup, "
             "or has lost transactions. Restore its newest state. Or replay what is missing, and give the output another name"
         )
 
 
-def to_write(
-    receipts: Sequence[Receipt], time_ms: int, nonce: str, num_partitions: int, knows: Callable[[int, str], bool], table: ReceiptTable
-) -> list[int] | None:
-    """Return the partitions of a batch that are not written; None if no partition is. Pure.
-
-    Batches are written in order. So a receipt of a later batch means that this one is written.
-
-    Args:
-        receipts: those of the output.
-        time_ms: the batch.
-        nonce: of its plan.
-        num_partitions: how many it has now.
-        knows: knows(time in ms, nonce) returns whether this checkpoint has that plan of a later batch.
-        table: names the output, for messages.
-
-    Raises:
-        OutputChangedError: the receipts do not fit the batch or the checkpoint.
-    """
-    if strange := [receipt for receipt in receipts if receipt.time_ms > time_ms and not knows(receipt.time_ms, receipt.nonce)]:
-        raise table.changed(
-            f"batch {strange[0].time_ms} ms is written there, and this checkpoint has no such batch: the checkpoint is older than what "
-            "was written. Use the newest checkpoint. Or give the output another name: then it writes all batches from here on, and those "
-            "that are there a second time"
-        )
+def closed(receipts: Sequence[Receipt], table: ReceiptTable) -> list[Receipt]:
+    """Return the receipts whose records are there. OutputChangedError if a partition is written in part."""
     if broken := [receipt for receipt in receipts if receipt.num_records == _OPEN]:
         raise table.in_part(broken[0].partition, broken[0].time_ms)
-    if any(receipt.time_ms > time_ms for receipt in receipts):
-        return []
-    written = [receipt for receipt in receipts if receipt.time_ms == time_ms and receipt.num_records != _REMOVED]
-    if any(receipt.nonce != nonce for receipt in written):
-        raise table.changed(f"batch {time_ms} ms was written by another plan than this checkpoint has of it")
-    if other := [receipt for receipt in written if receipt.num_partitions != num_partitions]:
-        raise table.changed(
-            f"batch {time_ms} ms is half-written, divided into {other[0].num_partitions} partitions, and has {num_partitions} now. Start "
-            "the job with the code and the settings that it had, until this batch has ended. If that cannot be, because blocks of a "
-            f"receiver are lost, remove the records of its partitions {sorted(receipt.partition for receipt in written)}, and give the "
-            "output another name: the batch is written anew"
-        )
-    there = {receipt.partition for receipt in written}
-    return [number for number in range(num_partitions) if number not in there] if there else None
+    return [receipt for receipt in receipts if receipt.num_records != _REMOVED]
 
 
 # -- in a task
@@ -339,11 +261,6 @@ class PartitionWriter:
             "the partition is written",
             state="a failed transaction",
         )
-
-
-def hashing() -> int:
-    """Return this process's hash of a fixed word; 0 if each process has another hash seed: then Spark partitions nothing by it."""
-    return hash(_WORD) if os.environ.get("PYTHONHASHSEED", "random") != "random" else 0
 
 
 _connections: dict[tuple[str, str], Connection] = {}

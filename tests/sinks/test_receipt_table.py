@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from kstream.errors import ConfigurationError, FencedError, IllegalStateError, OutputChangedError
-from kstream.sinks import receipts
-from kstream.sinks.receipts import PartitionWriter, Receipt, ReceiptTable, WrittenBatch, check_is_there, hashing, take_over, to_write
+from kstream.sinks import receipt_table
+from kstream.sinks.receipt import Receipt, WrittenBatch, hashing
+from kstream.sinks.receipt_table import PartitionWriter, ReceiptTable, check_is_there, closed, take_over
 
 TABLE = ReceiptTable("kstream_receipts", "job", "once", epoch=2, writer="second")
 EPOCHS = {1: "first", 2: "second", 3: "third"}
@@ -164,12 +165,12 @@ def test_a_partition_that_is_written_in_part_is_written_again_once_the_user_says
     list(database.writer(1000, 1)(0, iter([1])))
     database.run("UPDATE kstream_receipts SET batch_time = 2000, num_records = -1, nonce = 'plan of 2000' WHERE partition_id = 0")
     (found,) = database.take_over()
-    for asks in (lambda: missing([found], num_partitions=1), lambda: list(database.writer(2000, 1)(0, iter([2])))):
+    for asks in (lambda: closed([found], TABLE), lambda: list(database.writer(2000, 1)(0, iter([2])))):
         with pytest.raises(OutputChangedError, match="partition 0 of batch 2000 ms is written in part") as raised:
             asks()
     database.run(str(raised.value).partition("written again: ")[2])
     (found,) = database.take_over(check=lambda found: check_is_there(found, WrittenBatch(1000, 1), TABLE))
-    assert missing([found], num_partitions=1) is None
+    assert closed([found], TABLE) == []
     for written in (1, None):
         assert list(database.writer(2000, 1)(0, iter([2]))) == [written]
     assert database.numbers() == [1, 2]
@@ -193,7 +194,7 @@ def test_a_new_connection_that_finds_an_older_state_of_the_database_writes_nothi
     list(database.writer(1000, 1)(0, iter([1])))
     database.run("DELETE FROM numbers")
     database.run("UPDATE kstream_receipts SET batch_time = 0 WHERE partition_id = 0")  # as a restored backup has it
-    for connection in receipts._connections.values():
+    for connection in receipt_table._connections.values():
         connection.close()
     with pytest.raises(OutputChangedError, match="batch 1000 ms was written, and partition 0 of it is not there"):
         list(replace(database.writer(2000, 1), newest=WrittenBatch(1000, 1))(0, iter([2])))
@@ -310,50 +311,10 @@ def test_a_connection_that_begins_transactions_by_itself_no_longer_does(database
     connect = partial(sqlite3.connect, database.path, factory=BeginsByItself)
     database.take_over()
     assert list(PartitionWriter(TABLE, connect, insert, 1000, "p", 1)(0, iter([1]))) == [1]
-    (connection,) = receipts._connections.values()
+    (connection,) = receipt_table._connections.values()
     assert connection.autocommit and database.numbers() == [1]
 
 
 def test_another_database_is_refused_by_name(database: Database) -> None:
     with pytest.raises(ConfigurationError, match=r"SQLite \(sqlite3\) and PostgreSQL \(psycopg\): connect returned a .*Database"):
         take_over(database, TABLE, EPOCHS.get, lambda _: None, False)
-
-
-# -- which partitions are still to be written
-
-
-def missing(found: list[Receipt], time_ms: int = 2000, num_partitions: int = 3, nonce: str = "") -> list[int] | None:
-    """What is to be written, by a checkpoint that has the plans of the batches up to 5000."""
-    return to_write(
-        found, time_ms, nonce or f"plan of {time_ms}", num_partitions, lambda time, plan: time <= 5000 and plan == f"plan of {time}", TABLE
-    )
-
-
-def test_all_partitions_are_written_of_a_batch_without_receipts() -> None:
-    assert missing([]) is None
-    assert missing([receipt(0, 1000), receipt(1, 1000)]) is None, "these are of the batch before"
-
-
-def test_the_partitions_without_receipts_are_written_of_a_batch_that_has_some() -> None:
-    assert missing([receipt(1), receipt(0, 1000)]) == [0, 2]
-    assert missing([receipt(0), receipt(1), receipt(2)]) == []
-
-
-def test_nothing_is_written_of_a_batch_that_a_later_one_follows() -> None:
-    assert missing([receipt(0, 3000), receipt(1)]) == []
-
-
-def test_a_batch_that_is_divided_otherwise_than_its_receipts_is_refused() -> None:
-    with pytest.raises(OutputChangedError, match="is half-written, divided into 3 partitions, and has 4 now"):
-        missing([receipt(1)], num_partitions=4)
-
-
-def test_the_receipt_of_another_plan_is_refused() -> None:
-    with pytest.raises(OutputChangedError, match="was written by another plan"):
-        missing([receipt(1)], nonce="another")
-
-
-@pytest.mark.parametrize("later", [receipt(0, 6000), replace(receipt(0, 3000), nonce="of the same time, by another driver")])
-def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(later: Receipt) -> None:
-    with pytest.raises(OutputChangedError, match="the checkpoint is older than what was written"):
-        missing([later])

@@ -1,0 +1,123 @@
+"""The producers of the sink: `send` adds a record, and IdempotentProducer writes records at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from kstream_kafka.client.librdkafka import new_client
+from kstream_kafka.client.ports import Settings
+from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.errors import KafkaError
+
+FLUSH_S = 130.0
+"""Seconds that a flush waits: longer than `message.timeout.ms`, so that each record has had its answer."""
+MESSAGE_MS = 120_000
+
+
+def send(
+    producer: Any,
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    partition: int | None,
+    timestamp_ms: int | None,
+    on_delivery: Callable[[Any, Any], None] | None = None,
+) -> None:
+    """Add a record to the queue of a producer. Blocks while the queue is full.
+
+    Args:
+        producer: a producer of confluent_kafka.
+        topic: the topic of the record.
+        key: its key.
+        value: its value.
+        headers: its headers.
+        partition: its partition; None for that of its key, as the Java client chooses it.
+        timestamp_ms: its timestamp; None for now.
+        on_delivery: called within a later call of the producer with error and message.
+
+    Raises:
+        KafkaException: the producer cannot take the record.
+    """
+    more: dict[str, Any] = {}
+    if headers:
+        more["headers"] = list(headers)
+    if partition is not None:
+        more["partition"] = partition
+    if timestamp_ms is not None:
+        more["timestamp"] = timestamp_ms
+    if on_delivery is not None:
+        more["on_delivery"] = on_delivery
+    while True:
+        try:
+            producer.produce(topic, value, key, **more)
+            return
+        except BufferError:
+            producer.poll(0.1)
+
+
+class IdempotentProducer:
+    """Writes records, each at least once. Not thread-safe. Its client is kept for many tasks, until a record has failed."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the producer. Sends nothing.
+
+        Args:
+            settings: complete producer properties.
+
+        Raises:
+            KafkaConfigError: librdkafka refuses a property.
+        """
+        self._failures: list[str] = []
+        self._trouble = ""
+        self._producer: Any = new_client(
+            Producer,
+            Properties(
+                {
+                    "message.timeout.ms": MESSAGE_MS,
+                    **settings,
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._on_delivery,
+                    "error_cb": self._on_error,
+                }
+            ),
+        )
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> None:
+        """Add a record. Blocks while the queue is full. KafkaError if this record or an earlier one cannot be written."""
+        try:
+            send(self._producer, topic, key, value, headers, partition, timestamp_ms)
+        except KafkaException as e:
+            raise self._failed(topic, redact(e.args[0].str())) from e
+        if self._failures:
+            raise KafkaError(self._failures[0])
+
+    def flush(self) -> None:
+        """Wait until each record is stored. KafkaError if one of them is not."""
+        unanswered = self._producer.flush(FLUSH_S)
+        if self._failures:
+            raise KafkaError(self._failures[0])
+        if unanswered:
+            raise KafkaError(f"{unanswered} records have had no answer: {self._trouble}")
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        self._failures.append(self._failed(message.topic(), redact(error.str())).message)
+
+    def _failed(self, topic: str, reason: str) -> KafkaError:
+        because = f" ({self._trouble})" if self._trouble else ""
+        return KafkaError(f"{topic}: a record was not written: {reason}{because}", topic=topic, reason=reason)
+
+    def _on_error(self, error: Any) -> None:
+        """Note an error of the connections. confluent_kafka calls it within other calls."""
+        self._trouble = redact(error.str())

@@ -1,0 +1,123 @@
+"""TopicReader: the committed records of a topic from given offsets up to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as ClientError
+
+from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, map_error, new_client
+from kstream_kafka.client.ports import Settings
+from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.errors import BrokerUnreachableError, KafkaError
+
+LEADERS_S = 2.0
+"""Timeout in seconds of the request for the leaders of a topic."""
+CHUNK = 1_000
+SLICE_S = 0.1
+
+
+class TopicReader:
+    """Reads partitions of topics up to their ends. Keeps its consumer. Not thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        """
+        Args:
+            settings: complete consumer properties. `isolation.level` is read_committed whatever they say.
+        """
+        self._bootstrap = str(settings.get("bootstrap.servers", ""))
+        self._trouble = ""
+        self._known: set[str] = set()
+        self._consumer: Any = new_client(
+            Consumer,
+            Properties({**settings, "isolation.level": "read_committed", "enable.partition.eof": "true", "error_cb": self._on_error}),
+        )
+
+    def read(self, topic: str, begins: Mapping[int, int], seconds: float) -> list[Any]:
+        """Return the committed records from these offsets up to the ends that the logs have after this call. Blocks.
+
+        A transaction that is open in a partition holds up the read until it ends.
+
+        Args:
+            topic: the topic.
+            begins: partition → offset.
+            seconds: how long to wait.
+
+        Returns:
+            The messages, in the order of each partition.
+
+        Raises:
+            BrokerUnreachableError: the ends were not reached in time.
+            KafkaError: the log of a partition begins after the offset, or ends before it; or the brokers refuse this client.
+        """
+        self._learn_leaders(topic)
+        self._consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
+        try:
+            return self._drained(topic, begins, seconds)
+        finally:
+            self._consumer.unassign()
+
+    def end(self, topic: str, partition: int, seconds: float) -> int:
+        """Return the end of a log, by one request. Blocks. BrokerUnreachableError if the leader does not answer in time."""
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)[1]
+        except KafkaException as e:
+            raise BrokerUnreachableError(self._bootstrap, round(seconds * 1000), redact(str(e))) from e
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _drained(self, topic: str, begins: Mapping[int, int], seconds: float) -> list[Any]:
+        """Return what is there. The end of a log is the high watermark in the first answer; then reads must pass it.
+
+        The event at the end of a partition has the offset behind the last control record. With an open transaction it comes below the
+        high watermark.
+        """
+        found: list[Any] = []
+        targets: dict[int, int] = {}
+        left, until = set(begins), time.monotonic() + seconds
+        while left:
+            if time.monotonic() > until:
+                raise BrokerUnreachableError(self._bootstrap, round(seconds * 1000), self._unread(topic, left))
+            for message in self._consumer.consume(CHUNK, SLICE_S):
+                partition, at, error = message.partition(), message.offset(), message.error()
+                if error is None:
+                    found.append(message)
+                    at += 1
+                elif error.code() != ClientError._PARTITION_EOF:
+                    self._on_event(error, topic)
+                    continue
+                if partition not in targets:
+                    targets[partition] = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)[1]
+                if at >= targets[partition]:
+                    left.discard(partition)
+        return found
+
+    def _unread(self, topic: str, left: set[int]) -> str:
+        return f"{topic} could not be read to its end, in partitions {sorted(left)}; {self._trouble or 'a transaction may be open there'}"
+
+    def _on_event(self, error: ClientError, topic: str) -> None:
+        """Note an error after which the client goes on; raise a KafkaError for another one."""
+        if error.code() in UNREACHABLE | LEADER_CHANGING | GROUP_ERRORS or (error.retriable() and not error.fatal()):
+            self._trouble = redact(error.str())
+            return
+        if error.code() in (ClientError._AUTO_OFFSET_RESET, ClientError.OFFSET_OUT_OF_RANGE, ClientError._LOG_TRUNCATION):
+            raise KafkaError(f"{topic}: an offset that was there is gone: {redact(error.str())}", reason=redact(error.str()))
+        raise map_error(error, self._bootstrap, "READ", topic, "")
+
+    def _learn_leaders(self, topic: str) -> None:
+        """Ask for the leaders of a topic at its first read: by itself the client looks for them only once a second."""
+        if topic not in self._known:
+            try:
+                self._consumer.list_topics(topic, timeout=LEADERS_S)
+                self._known.add(topic)
+            except KafkaException as e:
+                self._trouble = redact(str(e))
+
+    def _on_error(self, error: ClientError) -> None:
+        """Note an error of the connections. confluent_kafka calls it within other calls."""
+        if error.code() not in GROUP_ERRORS:
+            self._trouble = redact(error.str())

@@ -1,0 +1,187 @@
+"""Transaction: a Kafka transaction with a producer of its own.
+
+A producer is never used for a second transaction. librdkafka does not raise its epoch with each transaction (KIP-890), so the delayed end
+of one transaction could end the next one of the same producer.
+
+Calls into librdkafka may block beyond their time-outs, for example when a coordinator was removed. So each of them runs under a watchdog.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException, Producer
+
+from kstream_kafka.client.librdkafka import UNREACHABLE, map_error, new_client
+from kstream_kafka.client.ports import Settings
+from kstream_kafka.client.record_sending import send
+from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, NotAuthorizedError, ProducerFencedError
+
+T = TypeVar("T")
+GRACE_S = 5.0
+"""Seconds that a call may take beyond its own time-out."""
+ABORT_S = 10.0
+"""Seconds for the end of a transaction that has failed. Without it the brokers end the transaction after its time-out."""
+
+_FENCED = frozenset(
+    {
+        ClientError._FENCED,
+        ClientError.PRODUCER_FENCED,
+        ClientError.INVALID_PRODUCER_EPOCH,
+        ClientError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+class Transaction:
+    """One transaction. `open` may run in another thread; apart from that all calls come from one thread.
+
+    The order of calls: `open`, `begin`, `send` for each record, `flush`, `send` for the receipt, `commit`; `close` in any case.
+    """
+
+    def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int) -> None:
+        """
+        Args:
+            settings: complete producer properties.
+            transactional_id: the id. Only the producer that was opened last with an id can write.
+            timeout_ms: after this time from `begin` on the brokers abort the transaction.
+        """
+        self._bootstrap = str(settings.get("bootstrap.servers", ""))
+        self._id = transactional_id
+        self._seconds = timeout_ms / 1000
+        self._trouble = ""
+        self._settings = Properties(
+            {
+                **settings,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "message.timeout.ms": timeout_ms,
+                "error_cb": self._on_error,
+            }
+        )
+        self._producer: Any = None
+        self._has_begun = False
+
+    def open(self) -> None:
+        """Make the producer. The transactions of earlier producers of this id are ended, and these can write no more. Blocks.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse this client.
+        """
+        self._producer = new_client(Producer, self._settings)
+        self._call("the transactional id could not be taken", lambda: self._producer.init_transactions(self._seconds), self._seconds)
+
+    def begin(self) -> None:
+        """Begin the transaction. ProducerFencedError if another producer has taken the id."""
+        self._call("the transaction could not begin", self._producer.begin_transaction, 0.0)
+        self._has_begun = True
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_stored: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Add a record. Blocks while the queue of the producer is full. A record that cannot be stored fails `flush` or `commit`.
+
+        Args:
+            topic: its topic.
+            key: its key.
+            value: its value.
+            headers: its headers.
+            partition: its partition; None for that of its key, as the Java client chooses it.
+            timestamp_ms: its timestamp; None for now.
+            on_stored: called within a later call with partition and offset, once all replicas have the record.
+        """
+        stored = None if on_stored is None else lambda error, m: None if error else on_stored(m.partition(), m.offset())
+        try:
+            send(self._producer, topic, key, value, headers, partition, timestamp_ms, stored)
+        except KafkaException as e:
+            raise self._error(e.args[0], f"a record for topic {topic} was refused") from e
+
+    def flush(self) -> None:
+        """Wait until all records are stored. KafkaError if some have no answer in the time of the transaction."""
+        left = self._call("records could not be stored", lambda: self._producer.flush(self._seconds), self._seconds)
+        if left:
+            raise BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), self._trouble)
+
+    def commit(self) -> None:
+        """Commit. Blocks.
+
+        Raises:
+            CommitUnknownError: the brokers have not answered, or another producer has taken the id meanwhile: the transaction may be
+                committed or not.
+            KafkaError: records could not be stored. The transaction is not committed.
+        """
+        try:
+            _within(self._seconds + GRACE_S, lambda: self._producer.commit_transaction(self._seconds))
+        except KafkaException as e:
+            if e.args[0].txn_requires_abort():
+                raise self._error(e.args[0], "the transaction could not be committed") from e
+            self._has_begun = False  # an abort could meet a commit that is on its way
+            raise CommitUnknownError(self._id, redact(e.args[0].str())) from e
+        except FutureTimeoutError as e:
+            self._has_begun = False
+            raise CommitUnknownError(self._id, self._trouble or "no answer in time") from e
+        self._has_begun = False
+
+    def close(self) -> None:
+        """Abort what is not committed, and close the producer. Blocks for ABORT_S at most. Raises nothing."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        if self._has_begun:
+            self._has_begun = False
+            with suppress(KafkaException, FutureTimeoutError):
+                _within(ABORT_S + GRACE_S, lambda: producer.abort_transaction(ABORT_S))
+        with suppress(FutureTimeoutError):
+            _within(GRACE_S, lambda: producer.close())
+
+    def _call(self, failed: str, call: Callable[[], T], seconds: float) -> T:
+        """Run a call into librdkafka. KafkaError if it fails, or does not return `GRACE_S` after its own time-out."""
+        try:
+            return _within(seconds + GRACE_S, call)
+        except FutureTimeoutError as e:
+            raise BrokerUnreachableError(self._bootstrap, round((seconds + GRACE_S) * 1000), f"{failed}, {self._trouble}") from e
+        except KafkaException as e:
+            raise self._error(e.args[0], failed) from e
+
+    def _error(self, error: ClientError, failed: str) -> KafkaError:
+        """Return the connector's error for an answer."""
+        code, reason = error.code(), redact(error.str())
+        if code in _FENCED:
+            return ProducerFencedError(self._id, reason)
+        if code == ClientError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return NotAuthorizedError(self._bootstrap, "WRITE", "transactional-id", self._id, reason)
+        if code in UNREACHABLE:
+            return BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), f"{failed}: {reason} {self._trouble}".rstrip())
+        return map_error(error, self._bootstrap, "WRITE", "", "")
+
+    def _on_error(self, error: ClientError) -> None:
+        """Note an error of the connections. confluent_kafka calls it within other calls."""
+        self._trouble = redact(error.str())
+
+
+def _within(seconds: float, call: Callable[[], T]) -> T:
+    """Run a call in a thread of its own. TimeoutError of futures if it takes longer; the thread is abandoned then."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as e:
+            future.set_exception(e)
+
+    threading.Thread(target=run, name="KafkaTransaction", daemon=True).start()
+    return future.result(seconds)

@@ -1,0 +1,91 @@
+"""Receipts: where the receipts of an output are, and which driver may write. The driver and the tasks read them with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.errors import FencedError
+from kstream.sinks.receipt import changed
+from kstream_kafka.client.topic_reader import TopicReader
+from kstream_kafka.sink.receipt import FENCES, Fence, KafkaReceipt, decode_fence, decode_receipt, fence_key, partition_of, place_of
+
+READ_S = 30.0
+"""Seconds in which the receipts must be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """The receipts of one output of one job in Kafka, and the driver that may write. Pickled into the tasks.
+
+    Attributes:
+        topic: the topic.
+        job: identifies the job.
+        output: the name of the output.
+        fence: that of the driver.
+        fences_end: the end of the partition of the fences behind this fence.
+        prefix: begins the transactional ids.
+    """
+
+    topic: str
+    job: str
+    output: str
+    fence: Fence
+    fences_end: int
+    prefix: str
+
+    def transactional_id(self, partition: int) -> str:
+        """Return the transactional id of a partition of the RDD. It is the same for all batches and drivers."""
+        return f"{self.prefix}-{self.job}-{self.output}-{partition}"
+
+    def place(self, partition: int) -> int:
+        """Return the partition of the topic that has the receipts of a partition of the RDD."""
+        return place_of(self.output, partition, self.fence.num_partitions)
+
+    def check_fence(self, reader: TopicReader) -> None:
+        """Raise an error if another driver may write. Blocks: one request mostly.
+
+        Raises:
+            FencedError: a later driver may write.
+            OutputChangedError: a driver of another copy of the checkpoint may write.
+        """
+        if reader.end(self.topic, FENCES, READ_S) <= self.fences_end:
+            return
+        for message in reader.read(self.topic, {FENCES: self.fences_end}, READ_S):
+            if message.key() == fence_key(self.job, self.output) and message.value() is not None:
+                self.check_driver(decode_fence(message.value(), where(message)))
+
+    def check_driver(self, found: Fence) -> None:
+        """Raise an error if a fence that was written after this driver's names another driver. Errors as `check_fence`. Pure."""
+        if found.epoch < self.fence.epoch:  # its driver was late with it, and has seen this driver's since
+            return
+        if found.epoch > self.fence.epoch:
+            raise FencedError(
+                f"output {self.output}: another driver writes (epoch {found.epoch}, this one has {self.fence.epoch})",
+                path=self.topic,
+                epoch=self.fence.epoch,
+                newer_epoch=found.epoch,
+            )
+        if found.writer != self.fence.writer:
+            raise changed(self.output, "a driver of another copy of this checkpoint writes. Use one of the copies only")
+
+    def read(self, reader: TopicReader, begins: Mapping[int, int], seconds: float = READ_S) -> list[tuple[KafkaReceipt, int]]:
+        """Return the receipts of this output from these offsets on, each with its offset. Blocks.
+
+        Args:
+            reader: reads the topic.
+            begins: partition of the topic → offset.
+            seconds: how long to wait.
+        """
+        found: list[tuple[KafkaReceipt, int]] = []
+        for message in reader.read(self.topic, begins, seconds):
+            partition = partition_of(message.key(), self.job, self.output)
+            if partition is not None and message.value() is not None:
+                found.append((decode_receipt(partition, message.value(), where(message)), message.offset()))
+        return found
+
+
+def where(message: Any) -> str:
+    """Return topic, partition and offset of a message, for an error."""
+    return f"{message.topic()}-{message.partition()} offset {message.offset()}"

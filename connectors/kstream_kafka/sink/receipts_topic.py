@@ -1,0 +1,125 @@
+"""ReceiptsTopic: the topic of the receipts, as the driver makes it and takes it over."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from kstream.dstream.output import Writer
+from kstream.sinks.receipt import changed
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.client.record_producer import RecordProducer
+from kstream_kafka.client.topic_reader import TopicReader
+from kstream_kafka.errors import KafkaError, ReceiptsLostError
+from kstream_kafka.sink.receipt import FENCES, Fence, decode_fence, encode_fence, fence_key
+from kstream_kafka.sink.receipts import READ_S, Receipts, where
+
+NEW_PARTITIONS = 16
+"""How many partitions of a new topic have receipts."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What a driver knows when it has taken over.
+
+    Attributes:
+        receipts: where the receipts are. They name this driver.
+        topic_id: that of the topic.
+        begins: partition of the topic → an offset before which no receipt of this output is.
+    """
+
+    receipts: Receipts
+    topic_id: str
+    begins: dict[int, int]
+
+
+class ReceiptsTopic:
+    """The topic of the receipts of one output. Driver; one thread. All methods block on the brokers."""
+
+    def __init__(self, params: KafkaParams, prefix: str, output: str) -> None:
+        """
+        Args:
+            params: the Kafka parameters.
+            prefix: begins the name of the topic, and the transactional ids.
+            output: the name of the output.
+        """
+        self.name = f"{prefix}-receipts"
+        self._params = params
+        self._prefix = prefix
+        self._output = output
+
+    def take_over(self, driver: Writer, reader: TopicReader, known_id: str | None) -> TakenOver:
+        """Let a driver write from now on, and no earlier one. Makes the topic if there is none. Idempotent.
+
+        Transactions of earlier drivers end when their ids are taken, which comes after this.
+
+        Args:
+            driver: the driver.
+            reader: reads the topic.
+            known_id: the topic id that the checkpoint knows; None if no driver of it has completed a batch.
+
+        Raises:
+            FencedError: a later driver may write.
+            OutputChangedError: the fence is not one of this checkpoint.
+            ReceiptsLostError: the topic is not the one that the checkpoint knows.
+            KafkaError: the brokers do not answer, or refuse this client.
+        """
+        with closing(KafkaDriverClient(self._params)) as client:
+            topic_id = self._found(client, known_id)
+            before = max(self._fences(driver, reader), key=lambda fence: fence.epoch, default=None)
+            if before is None and known_id is not None:
+                raise self.lost(f"topic {self.name} has lost its fence")
+            if before is None:
+                places = client.describe_topics([self.name])[self.name] - {FENCES}
+                ends = client.latest([(self.name, place) for place in places])
+                begins = {place: end.offset for (_, place), end in ends.items()}
+            else:
+                begins = dict.fromkeys(range(FENCES + 1, FENCES + 1 + before.num_partitions), 0)
+        if before is not None and driver.nonce_of(before.epoch) != before.writer:
+            raise changed(
+                self._output,
+                f"a driver has written that is not one of this checkpoint (epoch {before.epoch}): the checkpoint is older than what was "
+                "written, or another copy of it. Use the newest checkpoint, and only one copy",
+            )
+        receipts = Receipts(self.name, driver.job, self._output, Fence(driver.epoch, driver.nonce, len(begins)), 0, self._prefix)
+        if before is not None:
+            receipts.check_driver(before)
+        receipts = replace(receipts, fences_end=self._append(receipts) + 1)
+        for fence in self._fences(driver, reader):  # another driver may have been faster
+            receipts.check_driver(fence)
+        return TakenOver(receipts, topic_id, begins)
+
+    def lost(self, words: str) -> ReceiptsLostError:
+        """Return the error that says that receipts are gone. `words`: what has happened, a clause."""
+        return ReceiptsLostError(self._output, self.name, words)
+
+    def _found(self, client: KafkaDriverClient, known_id: str | None) -> str:
+        """Return the id of the topic. Make the topic if there is none and no driver has completed a batch."""
+        if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, {"cleanup.policy": "compact"}):
+            client.latest([(self.name, partition) for partition in range(FENCES + 1 + NEW_PARTITIONS)])  # until its leaders answer
+        found = client.topic_ids([self.name]).get(self.name)
+        if found is None:
+            raise self.lost(f"topic {self.name} is gone")
+        if known_id not in (None, found):
+            raise self.lost(f"topic {self.name} was deleted and made anew")
+        return found
+
+    def _fences(self, driver: Writer, reader: TopicReader) -> list[Fence]:
+        """Return the fences of this output that are there, oldest first."""
+        key = fence_key(driver.job, self._output)
+        messages = reader.read(self.name, {FENCES: 0}, READ_S)
+        return [decode_fence(m.value(), where(m)) for m in messages if m.key() == key and m.value() is not None]
+
+    def _append(self, receipts: Receipts) -> int:
+        """Write the fence of this driver, and return its offset."""
+        failures: list[str] = []
+        offsets: list[int] = []
+        producer = RecordProducer(self._params.producer())
+        key, value = fence_key(receipts.job, receipts.output), encode_fence(receipts.fence)
+        producer.send(self.name, key, value, (), failures.append, FENCES, lambda _, offset: offsets.append(offset))
+        producer.flush()
+        if not offsets:
+            reason = failures[0] if failures else f"{self.name} has not answered"
+            raise KafkaError(f"output {self._output}: its fence could not be written: {reason}", reason=reason)
+        return offsets[0]

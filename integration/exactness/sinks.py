@@ -1,0 +1,49 @@
+"""The sink of a driver that is killed: a database, or topics of Kafka. One output writes each record exactly once, a naive one does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from integration.exactness import database, kafka_sink
+from integration.exactness.database import NAIVE, ONCE
+from kstream import DStream
+
+KAFKA = "kafka://"
+"""Begins the URL of a sink that is topics of Kafka: kafka://host:port."""
+
+
+def write_to(stream: DStream[str], url: str) -> None:
+    """Write a stream of places by both outputs."""
+    if url.startswith(KAFKA):
+        kafka_sink.write_to(stream, url.removeprefix(KAFKA))
+    else:
+        database.write_to(stream, url)
+
+
+def rows(url: str, table: str) -> Counter[str]:
+    """How often each place is in a table, or in a topic."""
+    return kafka_sink.rows(url.removeprefix(KAFKA), table) if url.startswith(KAFKA) else database.rows(url, table)
+
+
+def places(fed: Mapping[int, int]) -> set[str]:
+    """The places of so many records of each partition."""
+    return {f"{partition}:{offset}" for partition, count in fed.items() for offset in range(count)}
+
+
+def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
+    """What is wrong with the rows that are written exactly once: each place that was fed is to be there once."""
+    once = rows(url, ONCE)
+    missing, unknown = set(wanted) - once.keys(), once.keys() - set(wanted)
+    wrong = {
+        f"{len(missing)} places are not in the sink, such as {min(missing, default='')}": bool(missing),
+        f"{len(unknown)} places are in the sink that nobody has sent, such as {min(unknown, default='')}": bool(unknown),
+        f"{once.total() - len(once)} rows are there a second time": once.total() > len(once),
+    }
+    return [words for words, breached in wrong.items() if breached]
+
+
+def repeats_of_the_naive(url: str) -> int:
+    """How many rows of the naive output are there a second time. None means that no kill met a batch in the middle."""
+    naive = rows(url, NAIVE)
+    return naive.total() - len(naive)

@@ -1,0 +1,68 @@
+"""The stored form of receipts and fences: bytes that other versions read."""
+
+from __future__ import annotations
+
+import pytest
+from kstream_kafka.sink.receipt import (
+    FENCES,
+    Digest,
+    Fence,
+    KafkaReceipt,
+    decode_fence,
+    decode_receipt,
+    encode_fence,
+    encode_receipt,
+    fence_key,
+    newest_of,
+    partition_of,
+    place_of,
+    receipt_key,
+)
+
+from kstream.errors import CorruptRecordError
+
+RECEIPT = KafkaReceipt(3, 4, 1_700_000_000_000, "plan", 2, -7, 5, "driver", Digest(2, 11, 4_000_000_000, 9_000_000_000))
+FORM = (
+    b'{"batch":1700000000000,"bytes":11,"epoch":5,"hashing":-7,"keys":4000000000,"partitions":4,"plan":"plan","records":2,'
+    b'"values":9000000000,"version":1,"writer":"driver"}'
+)
+
+
+def test_the_bytes_of_a_receipt_are_these() -> None:
+    assert encode_receipt(RECEIPT) == FORM
+    assert decode_receipt(3, FORM, "receipts-1 offset 0") == RECEIPT
+    assert receipt_key("job", "totals", 3) == b'["receipt","job","totals",3]'
+
+
+def test_the_bytes_of_a_fence_are_these() -> None:
+    fence, form = Fence(5, "driver", 16), b'{"epoch":5,"partitions":16,"version":1,"writer":"driver"}'
+    assert encode_fence(fence) == form and decode_fence(form, "receipts-0 offset 0") == fence
+    assert fence_key("job", "totals") == b'["fence","job","totals"]'
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[]", b"{}", FORM.replace(b'"version":1', b'"version":2'), FORM.replace(b'"batch"', b'"b"')])
+def test_a_record_that_is_no_receipt_is_an_error_with_its_place(damaged: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="the record at receipts-1 offset 7 is no receipt of kstream"):
+        decode_receipt(3, damaged, "receipts-1 offset 7")
+
+
+def test_a_newer_field_of_a_receipt_is_passed_over() -> None:
+    assert decode_receipt(3, FORM.replace(b"}", b',"more":1}'), "") == RECEIPT
+
+
+@pytest.mark.parametrize(
+    "key", [None, b"", b"text", b'["fence","job","totals"]', receipt_key("other", "totals", 3), receipt_key("job", "o", 3)]
+)
+def test_receipts_of_other_outputs_and_fences_are_passed_over(key: bytes | None) -> None:
+    assert partition_of(key, "job", "totals") is None
+    assert partition_of(receipt_key("job", "totals", 3), "job", "totals") == 3
+
+
+def test_the_last_receipt_of_each_partition_counts() -> None:
+    first, other = RECEIPT, KafkaReceipt(0, 4, 1, "", 0, 0, 1, "", Digest())
+    last = KafkaReceipt(3, 4, 1_700_000_001_000, "next", 2, 0, 6, "driver", Digest())
+    assert newest_of([first, other, last]) == [last, other]
+
+
+def test_receipts_are_spread_over_all_partitions_but_that_of_the_fences() -> None:
+    assert {place_of("totals", partition, 16) for partition in range(16)} == set(range(FENCES + 1, FENCES + 17))
