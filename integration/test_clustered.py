@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, WORKER, ClusterCampaign
-from integration.clustered.catch_up import CatchUp
+from integration.clustered.catch_up import CatchUp, catch_ups
 from integration.clustered.job import WINDOW
 from integration.clustered.verdict import expectations
+from integration.exactness.job import append_line
 from integration.kafka_broker import Broker, KafkaBroker
 from integration.masters import IN_PROCESS, Master
 
@@ -61,3 +62,17 @@ def test_a_window_has_fewer_batches_where_an_outage_has_left_some_out() -> None:
     orders = {time: [("orders", 0, offset, offset + 1)] for offset, time in enumerate((1000, 2000, 6000))}
     found = expectations(orders, {}, 1000)["window"]
     assert WINDOW == 5 and found == {1000: [(0, 1)], 2000: [(0, 1), (1, 1)], 6000: [(1, 1), (2, 1)]}
+
+
+def test_an_empty_batch_counts_while_later_ones_have_records(tmp_path: Path) -> None:
+    """The second driver is late all the time. After the last record of the feed nothing waits."""
+    ranges = {1000: (0, 5), 2000: (5, 5), 3000: (5, 9), 4000: (9, 9)}
+    append_line(tmp_path / "starts.jsonl", {"pid": 1, "at": 1.0})
+    append_line(tmp_path / "starts.jsonl", {"pid": 2, "at": 100.0})
+    append_line(tmp_path / "ended.jsonl", {"pid": 1, "time": 0, "at": 2.0})
+    (tmp_path / "orders").mkdir()
+    for time, (start, until) in ranges.items():
+        append_line(tmp_path / "orders" / "attempts.jsonl", {"pid": 2, "time": time, "ranges": [["orders", 0, start, until]], "at": 101.0})
+        append_line(tmp_path / "ended.jsonl", {"pid": 2, "time": time, "at": 102.0})
+    (restart,) = catch_ups(tmp_path, interval=1.0, rate=100, behind=5)
+    assert restart.judged and restart.empty == 1 and restart.caught_up_s is None

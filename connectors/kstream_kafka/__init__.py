@@ -13,7 +13,7 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
     zookeeper/   KafkaUtils.createStream: receivers that keep their offsets in ZooKeeper
     demo/        `kstream demo`
 
-The core calls two hooks of this module, `restore_input` and `connector_tools` (see `kstream.connectors`).
+The core calls three hooks of this module: `restore_input`, `connector_tools` (see `kstream.connectors`) and `kafka_output`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kstream_kafka.reader.decoding import ConsumerRecord, KafkaMessageAndMetadata, consumer_record, utf8_decoder, value_only
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
-    from kstream_kafka.sink.kafka_output import kafka_output
     from kstream_kafka.sink.producer_record import ProducerRecord
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.source.offset_committer import CanCommitOffsets
@@ -57,7 +56,6 @@ __all__ = [
     "TopicAndPartition",
     "TopicPartition",
     "consumer_record",
-    "kafka_output",
     "utf8_decoder",
     "value_only",
 ]
@@ -82,7 +80,6 @@ _LAZY = {
     "TopicAndPartition": "kstream.offsets.offset_range",
     "TopicPartition": "kstream.offsets.offset_range",
     "consumer_record": "kstream_kafka.reader.decoding",
-    "kafka_output": "kstream_kafka.sink.kafka_output",
     "utf8_decoder": "kstream_kafka.reader.decoding",
     "value_only": "kstream_kafka.reader.decoding",
 }
@@ -118,6 +115,13 @@ def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream[Any]:
     stream = DirectKafkaInputDStream.from_recipe(ssc, recipe)
     stream.register_recipe()
     return stream
+
+
+def kafka_output(*given: Any) -> Any:
+    """Return what encodes a record, and the output that writes encoded records. A hook of the core, for `DStream.saveToKafka`."""
+    from kstream_kafka.sink.kafka_output import kafka_output as made
+
+    return made(*given)
 
 
 def connector_tools() -> ConnectorTools:

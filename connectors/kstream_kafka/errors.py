@@ -411,8 +411,8 @@ class ReceiptsLostError(KafkaError, errors.OutputChangedError):
 
     def __init__(self, output: str, topic: str, words: str) -> None:
         super().__init__(
-            f"output {output}: {words}. Without its receipts kstream cannot know which batches Kafka has. Restore topic {topic}. Or give the "
-            "output another name: then it writes all pending batches, and what is there of them a second time.",
+            f"output {output}: {words}. Without its receipts kstream cannot know which batches Kafka has. Restore topic {topic}. Or give "
+            "the output another name: then it writes all pending batches, and what is there of them a second time.",
             output=output,
             topic=topic,
         )

@@ -35,7 +35,7 @@ class CatchUp:
     first_records: int | None
     """The number of the first batch of the driver that had records; None if none had."""
     empty: int
-    """Batches without records, before the first one that was on time. All the while records wait."""
+    """Batches without records, before the first one that was on time and before the last one of the run that had records."""
     judged: bool
     """Whether there was a downtime on purpose."""
 
@@ -70,6 +70,7 @@ def catch_ups(root: Path, interval: float, rate: int, behind: int) -> list[Catch
     for attempt in read_lines(root / ORDERS / "attempts.jsonl"):
         began[attempt["pid"], attempt["time"]] = attempt["at"]
         read[attempt["time"]] = sum(until - start for _, _, start, until in attempt["ranges"])
+    last = max((time for time, count in read.items() if count), default=0)
     found: list[CatchUp] = []
     for start in starts[1:]:
         before = [e["at"] for e in ended if e["at"] < start["at"]]
@@ -87,7 +88,7 @@ def catch_ups(root: Path, interval: float, rate: int, behind: int) -> list[Catch
                 caught_up_s=None if on_time is None else own[on_time]["at"] - start["at"],
                 speed=sum(records) / worked / rate if worked else 0.0,
                 first_records=next((n for n, count in enumerate(records, start=1) if count), None),
-                empty=records.count(0),
+                empty=sum(read[e["time"]] == 0 and e["time"] < last for e in meanwhile),
                 judged=behind > 0 and away >= behind * interval,
             )
         )

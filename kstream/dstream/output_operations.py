@@ -11,8 +11,8 @@ from kstream.dstream import rdd_functions as fn
 from kstream.dstream.arguments import with_batch_time
 from kstream.dstream.base import DStreamBase, T_co
 from kstream.dstream.output import Output
-from kstream.dstream.recipe import recorded
-from kstream.dstream.transformed_dstreams import ForEachDStream
+from kstream.dstream.recipe import on_workers, recorded
+from kstream.dstream.transformed_dstreams import ForEachDStream, RecordDStream
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -61,6 +61,7 @@ class OutputOperations(DStreamBase[T_co]):
         self._output("saveAsTextFiles", lambda time, rdd: rdd.saveAsTextFile(fn.file_name(prefix, suffix, time.milliseconds)), own=True)
 
     @recorded
+    @on_workers("key", "value", "headers", "partition")
     def saveToKafka(
         self,
         topic: str | None,
@@ -100,8 +101,9 @@ class OutputOperations(DStreamBase[T_co]):
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
         """
         functions = {"key": key, "value": value, "headers": headers, "partition": partition}
-        output = connectors.load("kafka").kafka_output(topic, kafkaParams, **functions, delivery=delivery, name=name, prefix=prefix)
-        self._output("saveToKafka", output if isinstance(output, Output) else with_batch_time(output, 1), own=True)
+        encode, output = connectors.load("kafka").kafka_output(topic, kafkaParams, functions, delivery, name, prefix)
+        encoded = RecordDStream(self._node, "saveToKafka", encode, lambda rdd: rdd.map(encode), preserves=True)
+        self._node.ssc.graph.add_output_stream(ForEachDStream(encoded, output, "saveToKafka", own=True))
 
     def _output(self, name: str, func: Callable[[Time, RDD[Any]], object] | Output, *, own: bool = False) -> None:
         """Add an output operation. `own`: `func` is a function of kstream; see `ForEachDStream`."""

@@ -68,5 +68,6 @@ OPERATORS: dict[str, Callable[[Any, RecordStep, Iterable[Any]], Iterator[Any]]] 
     "filter": filter_records,
     "mapValues": map_values,
     "flatMapValues": flat_map_values,
+    "saveToKafka": map_records,
 }
-"""The operators on records, by the names of DStream."""
+"""The operators on records, by the names of DStream. `saveToKafka` encodes records before it writes them."""

@@ -60,13 +60,6 @@ class TopicReader:
         finally:
             self._consumer.unassign()
 
-    def end(self, topic: str, partition: int, seconds: float) -> int:
-        """Return the end of a log, by one request. Blocks. BrokerUnreachableError if the leader does not answer in time."""
-        try:
-            return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)[1]
-        except KafkaException as e:
-            raise BrokerUnreachableError(self._bootstrap, round(seconds * 1000), redact(str(e))) from e
-
     def close(self) -> None:
         self._consumer.close()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.worker.process import begin_task, drop, once
 from kstream_kafka.reader.consumer_cache import settings_key
-from kstream_kafka.sink.producer_record import RecordEncoder
+from kstream_kafka.sink.producer_record import Encoded
 
 if TYPE_CHECKING:
     from kstream_kafka.client.record_sending import IdempotentProducer
@@ -19,21 +19,19 @@ class AtLeastOnceWriter:
     """Writes partitions. Pickled into the tasks. The producer of a process is kept for its next tasks.
 
     Attributes:
-        encoder: makes what is written of a record.
         producer: complete producer properties.
     """
 
-    encoder: RecordEncoder
     producer: Mapping[str, Any]
 
-    def __call__(self, records: Iterable[Any]) -> None:
-        """Write a partition. Blocks until all of it is stored. KafkaError if a record is not."""
+    def __call__(self, records: Iterable[Encoded]) -> None:
+        """Write a partition of encoded records. Blocks until all of it is stored. KafkaError if a record is not."""
         begin_task()
         key = ("sink", settings_key(self.producer))
         producer = once(key, self._made)
         try:
             for record in records:
-                producer.send(*self.encoder(record))
+                producer.send(*record)
             producer.flush()
         except BaseException:
             drop(key)  # records of this task may be in its queue

@@ -10,34 +10,27 @@ driver sees the fence, or is fenced itself.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from kstream.sinks.receipt import hashing
 from kstream.worker.process import begin_task, drop, once
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction
+from kstream_kafka.errors import ProducerFencedError
 from kstream_kafka.reader.consumer_cache import settings_key
-from kstream_kafka.sink.producer_record import RecordEncoder
-from kstream_kafka.sink.receipt import Digest, KafkaReceipt, encode_receipt, receipt_key
-from kstream_kafka.sink.receipts import Receipts
+from kstream_kafka.sink.producer_record import Encoded
+from kstream_kafka.sink.receipt import KafkaReceipt, encode_receipt, receipt_key
+from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
 from kstream_kafka.sink.spool import Spool
 
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A partition that is written.
-
-    Attributes:
-        digest: what is written.
-        offset: that of the receipt.
-    """
-
-    digest: Digest
-    offset: int
+T = TypeVar("T")
+WAIT_S = 0.5
+"""Seconds between two looks for the receipt of another attempt."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,6 @@ class KafkaPartitionWriter:
 
     Attributes:
         receipts: where the receipts are.
-        encoder: makes what is written of a record.
         producer: complete producer properties.
         consumer: complete consumer properties, for the receipts.
         time_ms: the batch.
@@ -55,11 +47,10 @@ class KafkaPartitionWriter:
         begins: where to look for receipts of this batch: partition of the topic → offset.
         timeout_ms: the time-out of a transaction.
         wanted: the partitions that are to be written; None for all. The others are only computed.
-        is_first_try: whether a task of this batch whose attempt is the first can be sure that no other has written.
+        is_first_try: whether no task of the batch can have run before. Then a first attempt takes its id beside the user's code.
     """
 
     receipts: Receipts
-    encoder: RecordEncoder
     producer: Mapping[str, Any]
     consumer: Mapping[str, Any]
     time_ms: int
@@ -70,8 +61,8 @@ class KafkaPartitionWriter:
     wanted: frozenset[int] | None
     is_first_try: bool
 
-    def __call__(self, partition: int, records: Iterable[Any]) -> Iterator[Written | None]:
-        """Write a partition. Yield what is written; None if it was written before and is only computed."""
+    def __call__(self, partition: int, records: Iterable[Encoded]) -> Iterator[FoundReceipt | None]:
+        """Write a partition. Yield its receipt; None if it was written before and is only computed."""
         begin_task()
         if self.wanted is not None and partition not in self.wanted:
             for _ in records:  # inputs report on all records of a batch
@@ -80,19 +71,21 @@ class KafkaPartitionWriter:
             return
         yield self._write(partition, records)
 
-    def _write(self, partition: int, records: Iterable[Any]) -> Written:
+    def _write(self, partition: int, records: Iterable[Encoded]) -> FoundReceipt:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         is_first = self.is_first_try and (task is None or task.attemptNumber() == 0)
         transaction = Transaction(self.producer, self.receipts.transactional_id(partition), self.timeout_ms)
         spool = Spool()
-        opened = _begun(transaction.open) if is_first else None
+        opened = _begun(lambda: self._open(transaction, partition)) if is_first else None
         try:
             for record in records:
-                spool.add(self.encoder(record))
-            transaction.open() if opened is None else opened.result()
-            return self._written_already(partition, is_first) or self._commit(transaction, partition, spool)
+                spool.add(record)
+            there = self._open(transaction, partition) if opened is None else opened.result()
+            return there or self._commit(transaction, partition, spool)
+        except ProducerFencedError:
+            return self._by_another_attempt(partition)
         finally:
             if opened is None:
                 transaction.close()
@@ -100,23 +93,45 @@ class KafkaPartitionWriter:
                 opened.add_done_callback(lambda _: transaction.close())
             spool.close()
 
-    def _written_already(self, partition: int, is_first: bool) -> Written | None:
-        """Return what another attempt has written; None if none has. The transactional id is taken. Errors as `Receipts.check_fence`."""
-        key = ("receipts", settings_key(self.consumer))
+    def _open(self, transaction: Transaction, partition: int) -> FoundReceipt | None:
+        """Take the transactional id. Return the receipt that another attempt has written; None if none has. Errors as `Receipts.look`.
+
+        A later attempt does so only when it could write: it would end the transaction of an attempt that is about to commit.
+        """
+        transaction.open()
+        return self._look(partition, READ_S + self.timeout_ms / 1000)
+
+    def _by_another_attempt(self, partition: int) -> FoundReceipt:
+        """Return the receipt of the attempt that has taken the transactional id from this one. Blocks until it is there.
+
+        This attempt does not take the id back: two attempts would take it from each other without end.
+
+        Raises:
+            ProducerFencedError: no receipt has come in the time of a transaction. The other attempt has ended.
+            FencedError, OutputChangedError: as `Receipts.look`.
+        """
+        until = time.monotonic() + self.timeout_ms / 1000
+        while True:
+            there = self._look(partition, READ_S + self.timeout_ms / 1000)
+            if there is not None:
+                return there
+            if time.monotonic() > until:
+                raise ProducerFencedError(self.receipts.transactional_id(partition), "and has written nothing")
+            time.sleep(WAIT_S)
+
+    def _look(self, partition: int, seconds: float) -> FoundReceipt | None:
+        """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`."""
+        key, place = ("receipts", settings_key(self.consumer)), self.receipts.place(partition)
         reader = once(key, lambda: TopicReader(self.consumer))
         try:
-            self.receipts.check_fence(reader)
-            if is_first:
-                return None
-            place = self.receipts.place(partition)
-            found = self.receipts.read(reader, {place: self.begins[place]})
+            found = self.receipts.look(reader, {place: self.begins[place]}, seconds)
         except Exception:
             drop(key)
             raise
-        mine = [(r, offset) for r, offset in found if r.partition == partition and r.time_ms >= self.time_ms]
-        return Written(mine[-1][0].digest, mine[-1][1]) if mine else None
+        mine = [one for one in found if one.receipt.partition == partition and one.receipt.time_ms >= self.time_ms]
+        return mine[-1] if mine else None
 
-    def _commit(self, transaction: Transaction, partition: int, spool: Spool) -> Written:
+    def _commit(self, transaction: Transaction, partition: int, spool: Spool) -> FoundReceipt:
         """Write the records and the receipt in the transaction, and commit it."""
         receipts, digest = self.receipts, spool.digest
         receipt = KafkaReceipt(
@@ -130,31 +145,25 @@ class KafkaPartitionWriter:
             receipts.fence.writer,
             digest,
         )
-        offsets: list[int] = []
+        place, offsets = receipts.place(partition), list[int]()
         transaction.begin()
-        for topic, key, value, headers, to, timestamp in spool.records():
-            transaction.send(topic, key, value, headers, to, timestamp)
+        for record in spool.records():
+            transaction.send(*record)
         transaction.flush()
-        transaction.send(
-            receipts.topic,
-            receipt_key(receipts.job, receipts.output, partition),
-            encode_receipt(receipt),
-            partition=receipts.place(partition),
-            on_stored=lambda _, offset: offsets.append(offset),
-        )
+        key = receipt_key(receipts.job, receipts.output, partition)
+        transaction.send(receipts.topic, key, encode_receipt(receipt), partition=place, on_stored=lambda _, at: offsets.append(at))
         transaction.flush()
         transaction.commit()
-        return Written(digest, offsets[-1])
+        return FoundReceipt(receipt, place, offsets[-1])
 
 
-def _begun(call: Callable[[], None]) -> Future[None]:
+def _begun(call: Callable[[], T]) -> Future[T]:
     """Run a call in a thread of its own."""
-    future: Future[None] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            call()
-            future.set_result(None)
+            future.set_result(call())
         except BaseException as e:
             future.set_exception(e)
 

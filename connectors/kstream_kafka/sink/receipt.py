@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,11 +155,6 @@ def partition_of(key: bytes | None, job: str, output: str) -> int | None:
             return partition
         case _:
             return None
-
-
-def newest_of(receipts: Sequence[KafkaReceipt]) -> list[KafkaReceipt]:
-    """Return the last receipt of each partition, of receipts in the order of the log."""
-    return list({receipt.partition: receipt for receipt in receipts}.values())
 
 
 def _encoded(form: Any) -> bytes:

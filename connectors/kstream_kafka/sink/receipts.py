@@ -16,6 +16,15 @@ READ_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class FoundReceipt:
+    """A receipt in the log: its partition of the topic and its offset."""
+
+    receipt: KafkaReceipt
+    place: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Receipts:
     """The receipts of one output of one job in Kafka, and the driver that may write. Pickled into the tasks.
 
@@ -43,21 +52,34 @@ class Receipts:
         """Return the partition of the topic that has the receipts of a partition of the RDD."""
         return place_of(self.output, partition, self.fence.num_partitions)
 
-    def check_fence(self, reader: TopicReader) -> None:
-        """Raise an error if another driver may write. Blocks: one request mostly.
+    def look(self, reader: TopicReader, begins: Mapping[int, int], seconds: float) -> list[FoundReceipt]:
+        """Return the receipts of this output from these offsets on. Blocks.
+
+        Args:
+            reader: reads the topic.
+            begins: partition of the topic → offset.
+            seconds: how long to wait.
 
         Raises:
             FencedError: a later driver may write.
             OutputChangedError: a driver of another copy of the checkpoint may write.
+            KafkaError: the ends of the partitions were not reached.
         """
-        if reader.end(self.topic, FENCES, READ_S) <= self.fences_end:
-            return
-        for message in reader.read(self.topic, {FENCES: self.fences_end}, READ_S):
-            if message.key() == fence_key(self.job, self.output) and message.value() is not None:
-                self.check_driver(decode_fence(message.value(), where(message)))
+        found: list[FoundReceipt] = []
+        mine = fence_key(self.job, self.output)
+        for message in reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds):
+            key, value = message.key(), message.value()
+            if value is None:
+                continue
+            if key == mine:
+                self.check_driver(decode_fence(value, where(message)))
+            elif (partition := partition_of(key, self.job, self.output)) is not None:
+                receipt = decode_receipt(partition, value, where(message))
+                found.append(FoundReceipt(receipt, message.partition(), message.offset()))
+        return found
 
     def check_driver(self, found: Fence) -> None:
-        """Raise an error if a fence that was written after this driver's names another driver. Errors as `check_fence`. Pure."""
+        """Raise an error if a fence that was written after this driver's names another driver. Errors as `look`. Pure."""
         if found.epoch < self.fence.epoch:  # its driver was late with it, and has seen this driver's since
             return
         if found.epoch > self.fence.epoch:
@@ -69,21 +91,6 @@ class Receipts:
             )
         if found.writer != self.fence.writer:
             raise changed(self.output, "a driver of another copy of this checkpoint writes. Use one of the copies only")
-
-    def read(self, reader: TopicReader, begins: Mapping[int, int], seconds: float = READ_S) -> list[tuple[KafkaReceipt, int]]:
-        """Return the receipts of this output from these offsets on, each with its offset. Blocks.
-
-        Args:
-            reader: reads the topic.
-            begins: partition of the topic → offset.
-            seconds: how long to wait.
-        """
-        found: list[tuple[KafkaReceipt, int]] = []
-        for message in reader.read(self.topic, begins, seconds):
-            partition = partition_of(message.key(), self.job, self.output)
-            if partition is not None and message.value() is not None:
-                found.append((decode_receipt(partition, message.value(), where(message)), message.offset()))
-        return found
 
 
 def where(message: Any) -> str:

@@ -13,7 +13,6 @@ from kstream_kafka.sink.receipt import (
     encode_fence,
     encode_receipt,
     fence_key,
-    newest_of,
     partition_of,
     place_of,
     receipt_key,
@@ -56,12 +55,6 @@ def test_a_newer_field_of_a_receipt_is_passed_over() -> None:
 def test_receipts_of_other_outputs_and_fences_are_passed_over(key: bytes | None) -> None:
     assert partition_of(key, "job", "totals") is None
     assert partition_of(receipt_key("job", "totals", 3), "job", "totals") == 3
-
-
-def test_the_last_receipt_of_each_partition_counts() -> None:
-    first, other = RECEIPT, KafkaReceipt(0, 4, 1, "", 0, 0, 1, "", Digest())
-    last = KafkaReceipt(3, 4, 1_700_000_001_000, "next", 2, 0, 6, "driver", Digest())
-    assert newest_of([first, other, last]) == [last, other]
 
 
 def test_receipts_are_spread_over_all_partitions_but_that_of_the_fences() -> None:
