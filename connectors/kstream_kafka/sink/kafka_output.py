@@ -185,7 +185,7 @@ class KafkaOutput(Output):
                 time_ms=batch.time.milliseconds,
                 nonce=batch.nonce,
                 num_partitions=number,
-                begins=self._ends,
+                begins=dict(self._ends),
                 timeout_ms=TRANSACTION_MS,
                 wanted=None if self._wanted is None else frozenset(self._wanted),
                 is_first_try=batch.is_first_try,

@@ -10,11 +10,11 @@ driver sees the fence, or is fenced itself.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from kstream.sinks.receipt import hashing
@@ -110,14 +110,14 @@ class KafkaPartitionWriter:
             ProducerFencedError: no receipt has come in the time of a transaction. The other attempt has ended.
             FencedError, OutputChangedError: as `Receipts.look`.
         """
-        until = time.monotonic() + self.timeout_ms / 1000
+        until = monotonic() + self.timeout_ms / 1000
         while True:
             there = self._look(partition, READ_S + self.timeout_ms / 1000)
             if there is not None:
                 return there
-            if time.monotonic() > until:
+            if monotonic() > until:
                 raise ProducerFencedError(self.receipts.transactional_id(partition), "and has written nothing")
-            time.sleep(WAIT_S)
+            sleep(WAIT_S)
 
     def _look(self, partition: int, seconds: float) -> FoundReceipt | None:
         """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`."""

@@ -1,0 +1,239 @@
+"""FakeKafka: logs with transactions, as brokers keep them, in this process. Its clients stand for those of the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from kstream_kafka.client.ports import LogEnd
+from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, ProducerFencedError
+from kstream_kafka.sink import kafka_output, partition_writer, receipts_topic
+
+
+@dataclass
+class Open:
+    """A transaction. `is_committed`: None while it is open."""
+
+    is_committed: bool | None = None
+
+
+@dataclass
+class Entry:
+    """A record of a log, or the control record at the end of a transaction."""
+
+    topic_name: str
+    place: int
+    at: int
+    its_key: bytes | None
+    its_value: bytes | None
+    of: Open | None = None
+    is_control: bool = False
+
+    def topic(self) -> str:
+        return self.topic_name
+
+    def partition(self) -> int:
+        return self.place
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.its_key
+
+    def value(self) -> bytes | None:
+        return self.its_value
+
+
+@dataclass
+class FakeKafka:
+    """The logs and the coordinator.
+
+    Attributes:
+        topics: topic → its id and the logs of its partitions.
+        epochs: transactional id → how often it was taken.
+        open: transactional id → the transaction that is open.
+        on: what happens at a step of a client, by its name: a function that may raise or write.
+    """
+
+    topics: dict[str, tuple[str, list[list[Entry]]]] = field(default_factory=dict[str, tuple[str, list[list[Entry]]]])
+    epochs: dict[str, int] = field(default_factory=dict[str, int])
+    open: dict[str, Open] = field(default_factory=dict[str, Open])
+    on: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
+    made: int = 0
+
+    def create(self, topic: str, partitions: int) -> None:
+        self.made += 1
+        self.topics[topic] = (f"id {self.made}", [[] for _ in range(partitions)])
+
+    def append(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, of: Open | None = None, control: bool = False
+    ) -> int:
+        log = self.topics[topic][1][partition]
+        log.append(Entry(topic, partition, len(log), key, value, of, control))
+        return len(log) - 1
+
+    def end(self, transactional_id: str, is_committed: bool) -> None:
+        """End the open transaction of an id, if there is one: a control record in each partition that it has written to."""
+        ended = self.open.pop(transactional_id, None)
+        if ended is None:
+            return
+        ended.is_committed = is_committed
+        for topic, (_, logs) in self.topics.items():
+            for partition, log in enumerate(logs):
+                if any(entry.of is ended for entry in log):
+                    self.append(topic, partition, None, None, ended, control=True)
+
+    def committed(self, topic: str, partition: int, begin: int = 0) -> list[Entry]:
+        """The records that a reader of committed records gets."""
+        found: list[Entry] = []
+        for entry in self.topics[topic][1][partition][begin:]:
+            if entry.of is not None and entry.of.is_committed is None:
+                break  # the last stable offset
+            if not entry.is_control and (entry.of is None or entry.of.is_committed):
+                found.append(entry)
+        return found
+
+    def values(self, topic: str) -> list[bytes]:
+        """The committed values of a topic, sorted."""
+        return sorted(entry.its_value or b"" for p in range(len(self.topics[topic][1])) for entry in self.committed(topic, p))
+
+    def step(self, name: str) -> None:
+        if (happens := self.on.pop(name, None)) is not None:
+            happens()
+
+    # -- the clients
+
+    def transaction(self, _settings: Mapping[str, Any], transactional_id: str, _timeout_ms: int) -> FakeTransaction:
+        return FakeTransaction(self, transactional_id)
+
+    def reader(self, _settings: Mapping[str, Any]) -> FakeReader:
+        return FakeReader(self)
+
+    def client(self, _params: Any) -> FakeClient:
+        return FakeClient(self)
+
+    def producer(self, _settings: Mapping[str, Any]) -> FakeProducer:
+        return FakeProducer(self)
+
+
+@dataclass
+class FakeTransaction:
+    kafka: FakeKafka
+    id: str
+    epoch: int = 0
+    mine: Open | None = None
+
+    def open(self) -> None:
+        self.kafka.step("open")
+        self.kafka.end(self.id, is_committed=False)
+        self.epoch = self.kafka.epochs[self.id] = self.kafka.epochs.get(self.id, 0) + 1
+
+    def _check(self) -> None:
+        if self.kafka.epochs[self.id] != self.epoch:
+            raise ProducerFencedError(self.id, "epoch")
+
+    def begin(self) -> None:
+        self.kafka.step("begin")
+        self._check()
+        self.mine = self.kafka.open[self.id] = Open()
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Any] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_stored: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._check()
+        place = (partition or 0) % len(self.kafka.topics[topic][1])
+        at = self.kafka.append(topic, place, key, value, self.mine)
+        if on_stored is not None:
+            on_stored(place, at)
+
+    def flush(self) -> None:
+        self.kafka.step("flush")
+        self._check()
+
+    def commit(self) -> None:
+        self.kafka.step("commit")
+        if self.kafka.epochs[self.id] != self.epoch:
+            raise CommitUnknownError(self.id, "epoch")
+        self.kafka.end(self.id, is_committed=True)
+        self.kafka.step("committed")
+
+    def close(self) -> None:
+        if self.kafka.epochs.get(self.id) == self.epoch:
+            self.kafka.end(self.id, is_committed=False)
+
+
+@dataclass
+class FakeReader:
+    kafka: FakeKafka
+
+    def read(self, topic: str, begins: Mapping[int, int], _seconds: float) -> list[Entry]:
+        found: list[Entry] = []
+        for partition, begin in begins.items():
+            log = self.kafka.topics[topic][1][partition]
+            if any(entry.of is not None and entry.of.is_committed is None for entry in log):
+                raise BrokerUnreachableError("fake", 1, "a transaction is open")
+            found += self.kafka.committed(topic, partition, begin)
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class FakeClient:
+    kafka: FakeKafka
+
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
+        assert settings == {"cleanup.policy": "compact"}
+        if topic in self.kafka.topics:
+            return False
+        self.kafka.create(topic, partitions)
+        return True
+
+    def latest(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], LogEnd]:
+        return {(topic, p): LogEnd(len(self.kafka.topics[topic][1][p])) for topic, p in partitions}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {topic: self.kafka.topics[topic][0] for topic in topics if topic in self.kafka.topics}
+
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        return {topic: frozenset(range(len(self.kafka.topics[topic][1]))) for topic in topics}
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class FakeProducer:
+    kafka: FakeKafka
+
+    def send(
+        self, topic: str, key: bytes, value: bytes, headers: Any, on_failure: Any, partition: int, on_stored: Callable[[int, int], None]
+    ) -> None:
+        self.kafka.step("fence")
+        on_stored(partition, self.kafka.append(topic, partition, key, value))
+
+    def flush(self) -> int:
+        return 0
+
+
+def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
+    """A FakeKafka behind the clients of the sink."""
+    kafka = FakeKafka()
+    for module in (kafka_output, partition_writer):
+        monkeypatch.setattr(module, "Transaction", kafka.transaction)
+        monkeypatch.setattr(module, "TopicReader", kafka.reader)
+    monkeypatch.setattr(partition_writer, "once", lambda _key, make: make())
+    monkeypatch.setattr(receipts_topic, "KafkaDriverClient", kafka.client)
+    monkeypatch.setattr(receipts_topic, "RecordProducer", kafka.producer)
+    return kafka

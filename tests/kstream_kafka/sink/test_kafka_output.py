@@ -1,0 +1,303 @@
+"""Each record is in Kafka once, whatever becomes of drivers and attempts. On FakeKafka; partitions run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.errors import CommitUnknownError, ProducerFencedError, ReceiptsLostError
+from kstream_kafka.sink import partition_writer
+from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
+from kstream_kafka.sink.producer_record import Encoded
+
+from kstream.batch_time import Time
+from kstream.dstream.output import OutputBatch, Writer
+from kstream.errors import ConfigurationError, FencedError, OutputChangedError
+
+from .fake_kafka import FakeKafka, installed
+
+RECEIPTS, TOTALS = "kstream-receipts", "totals"
+
+
+class Partitions:
+    """Stands for an RDD of encoded records, which are numbers: its partitions run in this process."""
+
+    def __init__(self, *partitions: Sequence[int], level: str = "DETERMINATE") -> None:
+        self.partitions = partitions
+        self.context = self._jrdd = self
+        self.ran: list[int] = []
+        self.level = level
+
+    def getNumPartitions(self) -> int:
+        return len(self.partitions)
+
+    def rdd(self) -> Any:
+        return self
+
+    def outputDeterministicLevel(self) -> Any:
+        return self
+
+    def toString(self) -> str:
+        return self.level
+
+    def mapPartitionsWithIndex(self, function: Callable[[int, Iterator[Encoded]], Iterator[Any]]) -> Any:
+        return function
+
+    def runJob(self, function: Any, _collect: Any, chosen: Sequence[int]) -> list[Any]:
+        self.ran += chosen
+        return [result for number in chosen for result in function(number, self.records(number))]
+
+    def records(self, number: int) -> Iterator[Encoded]:
+        return ((TOTALS, None, b"%d" % n, (), n, None) for n in self.partitions[number])
+
+
+class Jobs:
+    """Drivers of one checkpoint that write to Kafka."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.kafka = kafka
+        self.plans: dict[int, str] = {}
+        self.nonces: dict[int, str] = {}
+
+    def driver(self, stored: Any = None, nonce: str = "", epoch: int = 0) -> KafkaOutput:
+        """The output of the next driver. `stored`: of the newest completion. `nonce`, `epoch`: those of another copy of the checkpoint."""
+        output = KafkaOutput("kafka totals", KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream")
+        epoch = epoch or len(self.nonces) + 1
+        own, known = nonce or f"nonce {epoch}", dict(self.plans)
+        if not nonce:
+            self.nonces[epoch] = own
+        nonce_of: Callable[[int], str | None] = lambda e: own if e == epoch else self.nonces.get(e)  # noqa: E731
+        output.restore(Writer("job", epoch, own, nonce_of, lambda time, plan: known.get(time.milliseconds) == plan), stored)
+        return output
+
+    def write(self, output: KafkaOutput, time_ms: int, rdd: Partitions, is_first_try: bool = True, partitions: Any = ...) -> Any:
+        """Write a batch, and return its outcome."""
+        given: Any = rdd
+        batch = OutputBatch(Time(time_ms), self.plans.setdefault(time_ms, f"plan of {time_ms}"), is_first_try)
+        missing = output.prepare(batch, given)
+        output.run(batch, given, missing if partitions is ... else partitions)
+        return output.outcome(Time(time_ms))
+
+    def numbers(self) -> list[int]:
+        return [int(value) for value in self.kafka.values(TOTALS)]
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    kafka = installed(monkeypatch)
+    kafka.create(TOTALS, 3)
+    return Jobs(kafka)
+
+
+def test_records_and_receipts_are_there_and_the_outcome_names_the_batch(jobs: Jobs) -> None:
+    output = jobs.driver()
+    stored = jobs.write(output, 1000, Partitions([1, 2], [3]))
+    assert jobs.numbers() == [1, 2, 3]
+    assert (stored["batch"], stored["partitions"], stored["records"], stored["topicId"]) == (1000, 2, 3, "id 2")
+    output.committed(Time(1000))
+    assert jobs.write(output, 2000, Partitions([4], []))["records"] == 1 and jobs.numbers() == [1, 2, 3, 4]
+
+
+def test_a_batch_that_runs_again_writes_the_partitions_that_have_no_receipt(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
+    rdd = Partitions([1, 2], [3])
+    assert jobs.write(jobs.driver(), 1000, rdd, is_first_try=False)["records"] == 3
+    assert rdd.ran == [0] and jobs.numbers() == [1, 2, 3]
+
+
+def test_where_an_input_reports_all_partitions_run_and_the_missing_ones_are_written(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
+    rdd = Partitions([1, 2], [3])
+    assert jobs.write(jobs.driver(), 1000, rdd, is_first_try=False, partitions=None)["records"] == 3
+    assert rdd.ran == [0, 1] and jobs.numbers() == [1, 2, 3]
+
+
+def test_a_batch_that_a_later_one_follows_writes_nothing(jobs: Jobs) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    jobs.write(output, 2000, Partitions([2]))
+    jobs.write(jobs.driver(), 1000, Partitions([1]), is_first_try=False, partitions=None)
+    assert jobs.numbers() == [1, 2]
+
+
+def test_an_error_of_the_users_code_begins_no_transaction(jobs: Jobs) -> None:
+    class Fails(Partitions):
+        def records(self, number: int) -> Iterator[Encoded]:
+            yield from super().records(number)
+            raise ValueError("of the user")
+
+    output = jobs.driver()
+    jobs.kafka.on["begin"] = lambda: pytest.fail("a transaction began")
+    with pytest.raises(ValueError, match="of the user"):
+        jobs.write(output, 1000, Fails([1, 2]))
+    assert jobs.kafka.values(TOTALS) == [] and not jobs.kafka.open
+    jobs.kafka.on.clear()
+    jobs.write(output, 1000, Partitions([1, 2]), is_first_try=False)
+    assert jobs.numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_commit_without_an_answer_is_looked_up_by_the_next_try(jobs: Jobs, is_committed: bool) -> None:
+    output = jobs.driver()
+
+    def no_answer() -> None:
+        raise CommitUnknownError("id", "timeout")
+
+    jobs.kafka.on["committed" if is_committed else "commit"] = no_answer
+    with pytest.raises(CommitUnknownError):
+        jobs.write(output, 1000, Partitions([1, 2]))
+    again = Partitions([1, 2])
+    assert jobs.write(output, 1000, again, is_first_try=False)["records"] == 2
+    assert jobs.numbers() == [1, 2] and again.ran == ([] if is_committed else [0])
+
+
+def test_a_first_attempt_that_is_late_finds_what_another_one_has_written(jobs: Jobs) -> None:
+    """A speculative copy may have written while the first attempt was suspended before it had its transactional id."""
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    batch = OutputBatch(Time(2000), jobs.plans.setdefault(2000, "plan of 2000"), True)
+    rdd: Any = Partitions([2])
+    output.prepare(batch, rdd)
+    output.run(batch, rdd, None)
+    output._ends = dict(output._begins)  # as they were when the first attempt was sent out
+    output.run(batch, rdd, None)
+    assert jobs.numbers() == [1, 2]
+
+
+def test_an_attempt_that_has_lost_its_id_takes_the_verdict_of_the_other_one(jobs: Jobs) -> None:
+    output = jobs.driver()
+    rdd: Any = Partitions([1])
+    batch = OutputBatch(Time(1000), jobs.plans.setdefault(1000, "plan of 1000"), True)
+    output.prepare(batch, rdd)
+    jobs.kafka.on["begin"] = lambda: output.run(batch, rdd, None)  # the other attempt, from its beginning to its end
+    output.run(batch, rdd, None)
+    assert jobs.numbers() == [1]
+
+
+def test_an_attempt_that_has_lost_its_id_to_one_that_ends_fails(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_writer, "WAIT_S", 0.0)
+    moments = iter(range(0, 1000, 30))
+    monkeypatch.setattr(partition_writer, "monotonic", lambda: next(moments))
+    output = jobs.driver()
+    jobs.kafka.on["begin"] = lambda: jobs.kafka.transaction({}, "kstream-job-kafka totals-0", 1).open()
+    with pytest.raises(ProducerFencedError, match="has written nothing"):
+        jobs.write(output, 1000, Partitions([1]))
+    assert jobs.numbers() == []
+
+
+def test_a_task_of_an_earlier_driver_writes_nothing_once_a_later_one_has_taken_over(jobs: Jobs) -> None:
+    first = jobs.driver()
+    jobs.write(first, 1000, Partitions([1]))
+    jobs.write(jobs.driver(), 2000, Partitions([2]), is_first_try=False)
+    with pytest.raises(FencedError, match=r"another driver writes \(epoch 2, this one has 1\)"):
+        jobs.write(first, 2000, Partitions([2]))
+    assert jobs.numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("step", ["begin", "flush", "commit"])
+def test_a_driver_that_takes_over_in_the_middle_of_a_transaction_ends_it(jobs: Jobs, step: str) -> None:
+    first = jobs.driver()
+    jobs.write(first, 1000, Partitions([1]))
+    jobs.plans[2000] = "plan of 2000"
+    jobs.kafka.on[step] = lambda: jobs.write(jobs.driver(), 2000, Partitions([2]), is_first_try=False)
+    with pytest.raises((FencedError, CommitUnknownError)):
+        jobs.write(first, 2000, Partitions([2]))
+    assert jobs.numbers() == [1, 2]
+
+
+def test_a_driver_that_is_late_with_its_fence_stops_and_does_not_disturb_the_later_one(jobs: Jobs) -> None:
+    early, late = jobs.driver(), jobs.driver()
+    jobs.kafka.on["fence"] = lambda: jobs.write(late, 1000, Partitions([1]))
+    with pytest.raises(FencedError):
+        jobs.write(early, 1000, Partitions([1]))
+    jobs.write(late, 2000, Partitions([2]))
+    assert jobs.numbers() == [1, 2]
+
+
+def test_two_copies_of_a_checkpoint_are_refused(jobs: Jobs) -> None:
+    first = jobs.driver()
+    jobs.write(first, 1000, Partitions([1]))
+    copy = jobs.driver(nonce="of the copy", epoch=1)
+    with pytest.raises(OutputChangedError, match="another copy of it"):
+        jobs.write(copy, 2000, Partitions([2]))
+    jobs.write(first, 2000, Partitions([2]))
+    assert jobs.numbers() == [1, 2]
+
+
+def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(jobs: Jobs) -> None:
+    first = jobs.driver()
+    stored = jobs.write(first, 1000, Partitions([1]))
+    jobs.write(first, 2000, Partitions([2]))
+    jobs.plans = {1000: "plan of 1000", 2000: "planned anew"}
+    with pytest.raises(OutputChangedError):
+        jobs.write(jobs.driver(stored), 2000, Partitions([2, 3]), is_first_try=False)
+    assert jobs.numbers() == [1, 2]
+
+
+def test_a_half_written_batch_that_is_divided_otherwise_is_refused(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
+    with pytest.raises(OutputChangedError, match=r"half-written, divided into 2 partitions, of which \[1\] are written, and has 3 now"):
+        jobs.write(jobs.driver(), 1000, Partitions([1], [2], [3]), is_first_try=False)
+    assert jobs.numbers() == [3]
+
+
+@pytest.mark.parametrize(
+    ("lose", "words"),
+    [
+        (lambda kafka: kafka.topics.pop(RECEIPTS), "topic kstream-receipts is gone"),
+        (lambda kafka: kafka.create(RECEIPTS, 17), "topic kstream-receipts was deleted and made anew"),
+        (lambda kafka: kafka.topics[RECEIPTS][1][0].clear(), "topic kstream-receipts has lost its fence"),
+        (lambda kafka: [log.clear() for log in kafka.topics[RECEIPTS][1][1:]], "there is no receipt of its partition 0"),
+    ],
+)
+def test_receipts_that_are_gone_are_never_taken_for_not_written(jobs: Jobs, lose: Callable[[FakeKafka], object], words: str) -> None:
+    stored = jobs.write(jobs.driver(), 1000, Partitions([1]))
+    lose(jobs.kafka)
+    for _ in range(2):
+        with pytest.raises(ReceiptsLostError, match=words):
+            jobs.write(jobs.driver(stored), 2000, Partitions([2]), is_first_try=False)
+    assert jobs.numbers() == [1]
+
+
+def test_a_first_try_makes_no_request_on_the_driver_but_the_first_one(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    monkeypatch.setattr("kstream_kafka.sink.kafka_output.TopicReader", lambda _settings: pytest.fail("the driver has read"))
+    jobs.write(output, 2000, Partitions([2]))
+    assert jobs.numbers() == [1, 2]
+
+
+def test_tasks_look_only_behind_the_receipts_of_the_batch_before(jobs: Jobs) -> None:
+    output = jobs.driver()
+    for time in (1000, 2000, 3000):
+        jobs.write(output, time, Partitions([time], [time + 1]))
+    last = {entry.place: entry.at for log in jobs.kafka.topics[RECEIPTS][1][1:] for entry in log if not entry.is_control}
+    assert last and {place: at for place, at in output._ends.items() if place in last} == {place: at + 1 for place, at in last.items()}
+
+
+def test_an_rdd_that_spark_may_divide_otherwise_is_refused_before_anything_is_written(jobs: Jobs) -> None:
+    with pytest.raises(ConfigurationError, match="because of a repartition behind a shuffle"):
+        jobs.write(jobs.driver(), 1000, Partitions([1], level="INDETERMINATE"))
+    assert jobs.kafka.topics.keys() == {TOTALS}
+
+
+def test_without_a_checkpoint_directory_it_is_refused() -> None:
+    output = KafkaOutput("kafka totals", KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream")
+    with pytest.raises(ConfigurationError, match="needs a checkpoint directory"):
+        output.restore(Writer("", 0, "", lambda _: None, lambda _time, _nonce: False), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((None, {}, {}, "exactly-once", None, "kstream"), "without a topic the output needs a name"),
+        (("totals", {}, {}, "exactly-once", "a,b", "kstream"), "give some text without commas"),
+        (("totals", {}, {}, "exactly-once", None, "a b"), "give the beginning of a topic's name"),
+        (("totals", {}, {}, "twice", None, "kstream"), "One of: exactly-once, at-least-once"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_the_call(given: Any, words: str) -> None:
+    with pytest.raises(Exception, match=words):
+        kafka_output(*given)
