@@ -277,6 +277,13 @@ def test_tasks_look_only_behind_the_receipts_of_the_batch_before(jobs: Jobs) -> 
     assert last and {place: at for place, at in output._ends.items() if place in last} == {place: at + 1 for place, at in last.items()}
 
 
+def test_each_transaction_has_a_producer_of_its_own(jobs: Jobs) -> None:
+    output = jobs.driver()
+    for time in (1000, 2000, 3000):
+        jobs.write(output, time, Partitions([time]))
+    assert jobs.kafka.epochs == {"kstream-job-kafka totals-0": 4}, "the driver has taken the id once, each task once"
+
+
 def test_an_rdd_that_spark_may_divide_otherwise_is_refused_before_anything_is_written(jobs: Jobs) -> None:
     with pytest.raises(ConfigurationError, match="because of a repartition behind a shuffle"):
         jobs.write(jobs.driver(), 1000, Partitions([1], level="INDETERMINATE"))
