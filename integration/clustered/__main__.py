@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, PAUSE, WORKER, ClusterCampaign
+from integration.exactness.sinks import SINKS, running_sink
 from integration.kafka_broker import running_broker
 from integration.masters import STANDALONE, add_cluster_option, running_master
 
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument("--behind", type=int, default=60, metavar="BATCHES", help="how long every second killed driver stays away")
     parser.add_argument("--pattern", action="store_true", help="orders is read by a pattern")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink of orders refuses every fifth batch")
-    parser.add_argument("--database", action="store_true", help="orders are also written to SQLite, exactly once")
+    parser.add_argument("--sink", choices=SINKS, help="to which orders are also written, exactly once")
     parser.add_argument("--seconds", type=float, default=900, help="over which the kills are spread, without downtimes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job")
@@ -55,7 +56,11 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, cut_short)
     directory = Path(tempfile.mkdtemp(prefix="clustered-"))
-    with running_broker(directory / "broker") as broker, running_master(given.cluster, directory) as master:
+    with (
+        running_broker(directory / "broker") as broker,
+        running_master(given.cluster, directory) as master,
+        running_sink(given.sink, directory, broker) as sink,
+    ):
         conf = dict(setting.split("=", 1) for setting in given.conf)
         campaign = ClusterCampaign(
             broker,
@@ -67,7 +72,7 @@ def main() -> int:
             behind=given.behind,
             pattern=given.pattern,
             refusals=given.refusals,
-            database_url=str(directory / "sink.db") if given.database else "",
+            sink=sink,
             conf=conf,
         )
         report = campaign.run(given.kills, given.seconds)

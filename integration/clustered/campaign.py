@@ -102,7 +102,8 @@ class ClusterCampaign:
     """One job, one checkpoint, many drivers. Call `run` once, from the main thread, with which the processes end.
 
     `behind`: for how many batches the driver stays away after one kill of it in two; 0 for never. `pattern`: whether orders is read by a
-    pattern. `refusals`: how often the sink of orders refuses every fifth batch. `database_url`: to which each order is written once.
+    pattern. `refusals`: how often the sink of orders refuses every fifth batch. `sink`: to which each order is written once, too, as
+    `sinks.write_to` takes it; "" for none.
     """
 
     def __init__(
@@ -117,14 +118,14 @@ class ClusterCampaign:
         behind: int = 0,
         pattern: bool = False,
         refusals: int = 0,
-        database_url: str = "",
+        sink: str = "",
         conf: Mapping[str, str] | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         self._broker, self._master = broker, master
         self._directory, self._checkpoint = directory, str(directory / "checkpoint")
         self._rate, self._interval, self._behind, self._told = rate, interval, behind, say
-        self._pattern, self._refusals, self._database = pattern, refusals, database_url
+        self._pattern, self._refusals, self._sink = pattern, refusals, sink
         self._settings = {**master.settings, **(conf or {})}
         self._random = random.Random(seed)
         self._report = Report()
@@ -162,7 +163,7 @@ class ClusterCampaign:
         return {
             "bootstrap": self._broker.bootstrap, ORDERS: ORDERS, PAYMENTS: PAYMENTS, "directory": str(self._directory),
             "interval": self._interval, "settings": self._settings, "pattern": self._pattern, "refusals": self._refusals,
-            "database": self._database,
+            "sink": self._sink,
         }  # fmt: skip
 
     # -- while it lasts
@@ -335,8 +336,8 @@ class ClusterCampaign:
         report.loud = Counter(found[0] if (found := _CATEGORY.search(line)) else "others" for line in others).most_common(6)
         report.away = catch_ups(self._directory, self._interval, self._rate, self._behind)
         report.recount = recount(self._directory, self._checkpoint, ends, round(self._interval * 1000))
-        if self._database and ends:
-            report.breaches += sinks.breaches_of(self._database, sinks.places(ends[ORDERS]))
+        if self._sink and ends:
+            report.breaches += sinks.breaches_of(self._sink, sinks.places(ends[ORDERS]))
         report.judge()
 
 

@@ -1,7 +1,7 @@
 """The job of a campaign on a cluster. What it is given is JSON in the environment variable CLUSTERED.
 
 bootstrap, orders and payments (topics), directory, interval (s), settings (of Spark), pattern (whether orders is read by a pattern),
-refusals (how often its sink refuses every fifth batch), database (to which it writes the orders exactly once; "" for none). A record says
+refusals (how often its sink refuses every fifth batch), sink (to which it writes the orders exactly once; "" for none). A record says
 where it lies ("partition:offset"), and the offset makes its key. Each other output replaces a file of its name and its batch time.
 """
 
@@ -81,8 +81,8 @@ def setup() -> StreamingContext:
     }
     for name, stream in streams.items():
         stream.foreachRDD(writes_pairs(root / name))
-    if options["database"]:
-        write_to(orders.map(lambda record: record[1]), options["database"])
+    if options["sink"]:
+        write_to(orders.map(lambda record: record[1]), options["sink"])
     orders.foreachBatch(writes_frames(root, ssc))
     return ssc
 

@@ -15,10 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
-from integration.exactness.database import NAIVE, ONCE
-from integration.exactness.kafka_sink import SINK_PARTITIONS
-from integration.exactness.sinks import KAFKA
-from integration.kafka_broker import KafkaBroker, running_broker
+from integration.exactness.sinks import SINKS, running_sink
+from integration.kafka_broker import running_broker
 from integration.masters import add_cluster_option, running_master
 
 
@@ -39,22 +37,6 @@ def a_store(kind: str, directory: Path) -> Iterator[tuple[str | None, dict[str, 
         yield None, {}
 
 
-@contextmanager
-def a_sink(kind: str | None, directory: Path, broker: KafkaBroker) -> Iterator[str]:
-    """File or URL of a new sink of that kind, for the length of a with block; "" for none."""
-    if kind == "postgresql":
-        from integration.postgres_server import running_postgres
-
-        with running_postgres() as postgres:
-            yield postgres.url
-    elif kind == "kafka":
-        for table in (ONCE, NAIVE):
-            broker.create_topic(table, SINK_PARTITIONS)
-        yield KAFKA + broker.bootstrap
-    else:
-        yield str(directory / "sink.db") if kind == "sqlite" else ""
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=36)
@@ -62,7 +44,7 @@ def main() -> int:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
-    parser.add_argument("--sink", choices=["sqlite", "postgresql", "kafka"], help="to which the driver writes every record exactly once")
+    parser.add_argument("--sink", choices=SINKS, help="to which the driver writes every record exactly once")
     add_cluster_option(parser)
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
@@ -72,7 +54,7 @@ def main() -> int:
         running_broker(directory / "broker") as broker,
         a_store(options.checkpoint, directory) as (checkpoint, environment),
         running_master(options.cluster, directory) as master,
-        a_sink(options.sink, directory, broker) as sink,
+        running_sink(options.sink, directory, broker) as sink,
     ):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, PARTITIONS)

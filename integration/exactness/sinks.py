@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from integration.exactness import database, kafka_sink
 from integration.exactness.database import NAIVE, ONCE
+from integration.exactness.kafka_sink import SINK_PARTITIONS
+from integration.kafka_broker import Broker
 from kstream import DStream
 
 KAFKA = "kafka://"
 """Begins the URL of a sink that is topics of Kafka: kafka://host:port."""
+
+
+SINKS = (SQLITE, POSTGRESQL, TOPICS) = ("sqlite", "postgresql", "kafka")
+
+
+@contextmanager
+def running_sink(kind: str | None, directory: Path, broker: Broker) -> Iterator[str]:
+    """File or URL of a new sink of that kind, for the length of a with block; "" for none."""
+    if kind == POSTGRESQL:
+        from integration.postgres_server import running_postgres
+
+        with running_postgres() as postgres:
+            yield postgres.url
+    elif kind == TOPICS:
+        for table in (ONCE, NAIVE):
+            broker.create_topic(table, SINK_PARTITIONS)
+        yield KAFKA + broker.bootstrap
+    else:
+        yield str(directory / "sink.db") if kind == SQLITE else ""
 
 
 def write_to(stream: DStream[str], url: str) -> None:
