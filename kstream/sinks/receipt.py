@@ -38,10 +38,12 @@ class WrittenBatch:
     Attributes:
         time_ms: its time.
         num_partitions: how many partitions it has.
+        empty: those that had no records, and so no receipt.
     """
 
     time_ms: int
     num_partitions: int
+    empty: frozenset[int] = frozenset()
 
 
 _WORD = "kstream"
@@ -58,7 +60,7 @@ def changed(output: str, words: str) -> OutputChangedError:
 
 
 def lost_partition(receipts: Sequence[Receipt], newest: WrittenBatch | None) -> int | None:
-    """Return a partition of the newest written batch that has no receipt; None if all have one.
+    """Return a partition of the newest written batch whose receipt is lost; None if none is.
 
     Args:
         receipts: those of the output.
@@ -67,7 +69,7 @@ def lost_partition(receipts: Sequence[Receipt], newest: WrittenBatch | None) -> 
     if newest is None:
         return None
     there = {receipt.partition for receipt in receipts if receipt.time_ms >= newest.time_ms}
-    return next((number for number in range(newest.num_partitions) if number not in there), None)
+    return next((number for number in range(newest.num_partitions) if number not in there and number not in newest.empty), None)
 
 
 def to_write(

@@ -119,7 +119,7 @@ class KafkaOutput(Output):
         self._written.clear()
         if stored is not None:
             self._topic_id = stored["topicId"]
-            self._newest = WrittenBatch(stored["batch"], stored["partitions"])
+            self._newest = WrittenBatch(stored["batch"], stored["partitions"], frozenset(stored["empty"]))
             self._begins = {int(place): offset for place, offset in stored["receipts"].items()}
 
     # -- before a batch
@@ -195,11 +195,12 @@ class KafkaOutput(Output):
         self._note(batch.time, number, receipts)
 
     def _note(self, time: Time, number: int, receipts: Sequence[FoundReceipt]) -> None:
-        """Note that a batch is written, with these receipts; none if a later one is written, too."""
+        """Note that a batch is written, with these receipts. There are none if it is empty, or if a later one is written, too."""
         self._written[time] = sum(one.receipt.num_records for one in receipts)
         if not receipts:
             return
-        self._newest = WrittenBatch(time.milliseconds, number)
+        empty = frozenset(range(number)) - {one.receipt.partition for one in receipts}
+        self._newest = WrittenBatch(time.milliseconds, number, empty)
         for place in {one.place for one in receipts}:
             offsets = [one.offset for one in receipts if one.place == place]
             self._begins[place], self._ends[place] = min(offsets), max(offsets) + 1
@@ -210,6 +211,7 @@ class KafkaOutput(Output):
             return None
         return {
             "batch": newest.time_ms,
+            "empty": sorted(newest.empty),
             "partitions": newest.num_partitions,
             "records": self._written.get(time, 0),
             "receipts": {str(place): offset for place, offset in sorted(self._begins.items())},

@@ -1,7 +1,7 @@
 """KafkaPartitionWriter: writes the partitions of a batch in tasks, each in one transaction with its receipt.
 
 A task runs the user's code to its end, and keeps what is to be written. Only then it begins the transaction. So a transaction is as long as
-Kafka needs, and an error of the user's code writes nothing.
+Kafka needs, and an error of the user's code writes nothing. An empty partition needs neither a transaction nor a receipt.
 
 The task takes the transactional id first. From then on no earlier producer of the id can commit. Then the task looks whether this driver
 may write, and whether the partition is written already. A new driver writes its fence first and takes the ids then. So a task of an earlier
@@ -62,7 +62,7 @@ class KafkaPartitionWriter:
     is_first_try: bool
 
     def __call__(self, partition: int, records: Iterable[Encoded]) -> Iterator[FoundReceipt | None]:
-        """Write a partition. Yield its receipt; None if it was written before and is only computed."""
+        """Write a partition. Yield its receipt; None if it is empty, or was written before and is only computed."""
         begin_task()
         if self.wanted is not None and partition not in self.wanted:
             for _ in records:  # inputs report on all records of a batch
@@ -71,17 +71,21 @@ class KafkaPartitionWriter:
             return
         yield self._write(partition, records)
 
-    def _write(self, partition: int, records: Iterable[Encoded]) -> FoundReceipt:
+    def _write(self, partition: int, records: Iterable[Encoded]) -> FoundReceipt | None:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         is_first = self.is_first_try and (task is None or task.attemptNumber() == 0)
         transaction = Transaction(self.producer, self.receipts.transactional_id(partition), self.timeout_ms)
         spool = Spool()
-        opened = _begun(lambda: self._open(transaction, partition)) if is_first else None
+        opened: Future[FoundReceipt | None] | None = None
         try:
             for record in records:
+                if is_first and opened is None:
+                    opened = _begun(lambda: self._open(transaction, partition))
                 spool.add(record)
+            if not spool.digest.records:
+                return None
             there = self._open(transaction, partition) if opened is None else opened.result()
             return there or self._commit(transaction, partition, spool)
         except ProducerFencedError:

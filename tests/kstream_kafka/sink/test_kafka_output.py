@@ -284,6 +284,17 @@ def test_each_transaction_has_a_producer_of_its_own(jobs: Jobs) -> None:
     assert jobs.kafka.epochs == {"kstream-job-kafka totals-0": 4}, "the driver has taken the id once, each task once"
 
 
+def test_an_empty_partition_costs_no_transaction_and_is_not_missed_later(jobs: Jobs) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([], [1], []))
+    assert jobs.kafka.epochs.pop("kstream-job-kafka totals-1") == 2, "by the driver, and by the task"
+    assert set(jobs.kafka.epochs.values()) == {1}, "by the driver alone"
+    stored = jobs.write(output, 2000, Partitions([], [], []))
+    assert (stored["batch"], stored["empty"], stored["records"]) == (1000, [0, 2], 0)
+    assert jobs.write(jobs.driver(stored), 3000, Partitions([3], [], []))["empty"] == [1, 2]
+    assert jobs.numbers() == [1, 3]
+
+
 def test_an_rdd_that_spark_may_divide_otherwise_is_refused_before_anything_is_written(jobs: Jobs) -> None:
     with pytest.raises(ConfigurationError, match="because of a repartition behind a shuffle"):
         jobs.write(jobs.driver(), 1000, Partitions([1], level="INDETERMINATE"))
