@@ -17,6 +17,7 @@ MODULES = (
     "metrics",
     "page",
     "once",
+    "kafka_sink",
 )
 
 
