@@ -195,3 +195,14 @@ def test_a_stream_with_a_secret_is_refused_where_the_graph_is_to_be_stored_and_n
     with pytest.raises(NotSerializableError, match=r"sasl\.password") as caught:
         ssc.start()
     assert PLANTED not in str(caught.value) and list(tmp_path.rglob("*")) == [tmp_path / "checkpoint"]
+
+
+def test_an_output_with_a_secret_is_refused_where_the_graph_is_to_be_stored(sc: SparkContext, tmp_path: Path, setting: Any) -> None:
+    setting("spark.streaming.kstream.recovery", "graph")
+    ssc = StreamingContext(sc, 1)
+    ssc.checkpoint(str(tmp_path / "checkpoint"))
+    stream = KafkaUtils.createDirectStream(ssc, ["a"], {"bootstrap.servers": "h:1"})
+    stream.saveToKafka("b", {"bootstrap.servers": "h:1", "sasl.password": PLANTED})
+    with pytest.raises(NotSerializableError, match=r"never stored, and saveToKafka has sasl\.password") as caught:
+        ssc.start()
+    assert PLANTED not in str(caught.value) and list(tmp_path.rglob("*")) == [tmp_path / "checkpoint"]

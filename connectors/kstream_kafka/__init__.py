@@ -118,7 +118,7 @@ def restore_input(ssc: StreamHost, recipe: Recipe) -> DStream[Any]:
 
 
 def kafka_output(*given: Any) -> Any:
-    """Return what encodes a record, and the output that writes encoded records. A hook of the core, for `DStream.saveToKafka`."""
+    """Return the parts of `DStream.saveToKafka`. A hook of the core."""
     from kstream_kafka.sink.kafka_output import kafka_output as made
 
     return made(*given)

@@ -101,7 +101,10 @@ class OutputOperations(DStreamBase[T_co]):
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
         """
         functions = {"key": key, "value": value, "headers": headers, "partition": partition}
-        encode, output = connectors.load("kafka").kafka_output(topic, kafkaParams, functions, delivery, name, prefix)
+        encode, output, secrets = connectors.load("kafka").kafka_output(topic, kafkaParams, functions, delivery, name, prefix)
+        if secrets:
+            words = f"Kafka parameters that may hold a secret are never stored, and saveToKafka has {', '.join(secrets)}"
+            self._recorder.why_not = self._recorder.why_not or words
         encoded = RecordDStream(self._node, "saveToKafka", encode, lambda rdd: rdd.map(encode), preserves=True)
         self._node.ssc.graph.add_output_stream(ForEachDStream(encoded, output, "saveToKafka", own=True))
 

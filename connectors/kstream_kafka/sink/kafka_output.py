@@ -44,12 +44,15 @@ def kafka_output(
     delivery: str,
     name: str | None,
     prefix: str,
-) -> tuple[RecordEncoder, Output | Callable[[Time, RDD[Any]], None]]:
-    """Return the two parts of `DStream.saveToKafka`: what encodes a record, and the output that writes encoded records. A hook of the core.
+) -> tuple[RecordEncoder, Output | Callable[[Time, RDD[Any]], None], Sequence[str]]:
+    """Return the parts of `DStream.saveToKafka`. A hook of the core.
 
     Args:
         topic, kafkaParams, delivery, name, prefix: as for `DStream.saveToKafka`.
         functions: its arguments `key`, `value`, `headers` and `partition`, by name.
+
+    Returns:
+        What encodes a record; the output that writes encoded records; the names of the parameters that may hold a secret.
 
     Raises:
         TypeError, ValueError, KafkaConfigError: as `DStream.saveToKafka`.
@@ -67,9 +70,9 @@ def kafka_output(
         raise refused(ValueError(f"saveToKafka: prefix is {prefix!r}; give the beginning of a topic's name, such as kstream"))
     encoder, params = RecordEncoder(name, topic, **functions), KafkaParams.parse(kafkaParams)
     if delivery == EXACTLY_ONCE:
-        return encoder, KafkaOutput(name, params, prefix)
+        return encoder, KafkaOutput(name, params, prefix), params.not_storable()
     writer = AtLeastOnceWriter(params.sink())
-    return encoder, lambda _time, rdd: rdd.foreachPartition(writer)
+    return encoder, lambda _time, rdd: rdd.foreachPartition(writer), params.not_storable()
 
 
 class KafkaOutput(Output):
