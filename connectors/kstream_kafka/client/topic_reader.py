@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ SLICE_S = 0.1
 
 
 class TopicReader:
-    """Reads partitions of topics up to their ends. Keeps its consumer. Not thread-safe."""
+    """Reads partitions of topics up to their ends. Keeps its consumer. Any thread; one read at a time."""
 
     def __init__(self, settings: Settings) -> None:
         """
@@ -31,6 +32,7 @@ class TopicReader:
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._trouble = ""
         self._known: set[str] = set()
+        self._reading = threading.Lock()
         self._consumer: Any = new_client(
             Consumer,
             Properties({**settings, "isolation.level": "read_committed", "enable.partition.eof": "true", "error_cb": self._on_error}),
@@ -53,12 +55,13 @@ class TopicReader:
             BrokerUnreachableError: the ends were not reached in time.
             KafkaError: the log of a partition begins after the offset, or ends before it; or the brokers refuse this client.
         """
-        self._learn_leaders(topic)
-        self._consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
-        try:
-            return self._drained(topic, begins, seconds)
-        finally:
-            self._consumer.unassign()
+        with self._reading:
+            self._learn_leaders(topic)
+            self._consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
+            try:
+                return self._drained(topic, begins, seconds)
+            finally:
+                self._consumer.unassign()
 
     def close(self) -> None:
         self._consumer.close()

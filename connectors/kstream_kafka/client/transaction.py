@@ -164,6 +164,12 @@ class Transaction:
             return ProducerFencedError(self._id, reason)
         if code == ClientError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return NotAuthorizedError(self._bootstrap, "WRITE", "transactional-id", self._id, reason)
+        if code == ClientError.INVALID_TRANSACTION_TIMEOUT:
+            return KafkaError(
+                f"a transaction of {round(self._seconds)} s is needed for a partition of a batch, and the brokers allow less. Divide the "
+                "batches into more partitions, or raise transaction.max.timeout.ms of the brokers",
+                reason=reason,
+            )
         if code in UNREACHABLE:
             return BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), f"{failed}: {reason} {self._trouble}".rstrip())
         return map_error(error, self._bootstrap, "WRITE", "", "")

@@ -32,6 +32,9 @@ T = TypeVar("T")
 WAIT_S = 0.5
 """Seconds between two looks for the receipt of another attempt."""
 
+SLOW = 1_000_000
+"""Bytes a second that a slow connection to the brokers writes. The time-out of a transaction allows for it."""
+
 
 @dataclass(frozen=True)
 class KafkaPartitionWriter:
@@ -45,7 +48,7 @@ class KafkaPartitionWriter:
         nonce: of its plan.
         num_partitions: how many it has.
         begins: where to look for receipts of this batch: partition of the topic → offset.
-        timeout_ms: the time-out of a transaction.
+        timeout_ms: the time-out of a transaction. One with more bytes has a longer one.
         wanted: the partitions that are to be written; None for all. The others are only computed.
         is_first_try: whether no task of the batch can have run before. Then a first attempt takes its id beside the user's code.
     """
@@ -76,26 +79,39 @@ class KafkaPartitionWriter:
 
         task = TaskContext.get()
         is_first = self.is_first_try and (task is None or task.attemptNumber() == 0)
-        transaction = Transaction(self.producer, self.receipts.transactional_id(partition), self.timeout_ms)
+        transactions = [self._transaction(partition, self.timeout_ms)]
         spool = Spool()
         opened: Future[FoundReceipt | None] | None = None
         try:
             for record in records:
                 if is_first and opened is None:
-                    opened = _begun(lambda: self._open(transaction, partition))
+                    opened = _begun(lambda: self._open(transactions[0], partition))
                 spool.add(record)
             if not spool.digest.records:
                 return None
-            there = self._open(transaction, partition) if opened is None else opened.result()
-            return there or self._commit(transaction, partition, spool)
+            there = None if opened is None else opened.result()
+            if there is None and (timeout_ms := self._timeout_ms(spool)) > self.timeout_ms:
+                transactions.append(self._transaction(partition, timeout_ms))
+                there = self._open(transactions[-1], partition)
+            elif opened is None:
+                there = self._open(transactions[-1], partition)
+            return there or self._commit(transactions[-1], partition, spool)
         except ProducerFencedError:
             return self._by_another_attempt(partition)
         finally:
-            if opened is None:
-                transaction.close()
-            else:  # after an error of the user's code it may not be open yet, and nobody waits for it
-                opened.add_done_callback(lambda _: transaction.close())
+            for transaction in transactions:
+                if opened is None or opened.done():
+                    transaction.close()
+                else:  # an error of the user's code came first, and nobody waits until the transaction is open
+                    opened.add_done_callback(lambda _: transactions[0].close())
             spool.close()
+
+    def _transaction(self, partition: int, timeout_ms: int) -> Transaction:
+        return Transaction(self.producer, self.receipts.transactional_id(partition), timeout_ms)
+
+    def _timeout_ms(self, spool: Spool) -> int:
+        """Return the time-out of a transaction that is long enough for what is to be written."""
+        return max(self.timeout_ms, spool.digest.bytes * 1000 // SLOW)
 
     def _open(self, transaction: Transaction, partition: int) -> FoundReceipt | None:
         """Take the transactional id. Return the receipt that another attempt has written; None if none has. Errors as `Receipts.look`.

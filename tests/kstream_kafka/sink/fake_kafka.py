@@ -63,6 +63,7 @@ class FakeKafka:
     open: dict[str, Open] = field(default_factory=dict[str, Open])
     on: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
     made: int = 0
+    timeouts: list[int] = field(default_factory=list[int])
 
     def create(self, topic: str, partitions: int) -> None:
         self.made += 1
@@ -106,7 +107,8 @@ class FakeKafka:
 
     # -- the clients
 
-    def transaction(self, _settings: Mapping[str, Any], transactional_id: str, _timeout_ms: int) -> FakeTransaction:
+    def transaction(self, _settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> FakeTransaction:
+        self.timeouts.append(timeout_ms)
         return FakeTransaction(self, transactional_id)
 
     def reader(self, _settings: Mapping[str, Any]) -> FakeReader:

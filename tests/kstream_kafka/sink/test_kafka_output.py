@@ -295,6 +295,17 @@ def test_an_empty_partition_costs_no_transaction_and_is_not_missed_later(jobs: J
     assert jobs.numbers() == [1, 3]
 
 
+def test_the_time_out_of_a_transaction_allows_for_a_slow_connection(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    assert set(jobs.kafka.timeouts) == {60_000}
+    monkeypatch.setattr(partition_writer, "SLOW", 1)
+    for is_first_try in (True, False):
+        jobs.write(output, 2000 if is_first_try else 3000, Partitions(list(range(100, 150))), is_first_try)
+        assert jobs.kafka.timeouts[-1] == 150_000
+    assert jobs.numbers() == [1, *sorted([*range(100, 150)] * 2)] and not jobs.kafka.open
+
+
 def test_an_rdd_that_spark_may_divide_otherwise_is_refused_before_anything_is_written(jobs: Jobs) -> None:
     with pytest.raises(ConfigurationError, match="because of a repartition behind a shuffle"):
         jobs.write(jobs.driver(), 1000, Partitions([1], level="INDETERMINATE"))
