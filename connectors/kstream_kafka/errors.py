@@ -385,8 +385,8 @@ class ProducerFencedError(KafkaError):
 
     def __init__(self, transactional_id: str, reason: str) -> None:
         super().__init__(
-            f"Another producer has taken the transactional id {transactional_id} ({_stopped(reason)}) It is that of another attempt, or of "
-            "another driver. Nothing of this attempt is written.",
+            f"Another producer has taken the transactional id {transactional_id} ({reason.rstrip('.')}). It is that of another attempt, "
+            "or of another driver.",
             transactional_id=transactional_id,
             reason=reason,
         )

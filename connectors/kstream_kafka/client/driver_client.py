@@ -252,7 +252,12 @@ class KafkaDriverClient:
         return True
 
     def max_message_bytes(self, topic: str) -> int | None:
-        """Return the setting `max.message.bytes` of a topic: no batch of a producer may be larger. Blocks.
+        """Return the setting `max.message.bytes` of a topic: no batch of a producer may be larger. As `topic_setting`."""
+        value = self.topic_setting(topic, "max.message.bytes")
+        return None if value is None else int(value)
+
+    def topic_setting(self, topic: str, name: str) -> str | None:
+        """Return a setting of a topic. Blocks.
 
         Returns:
             None if the brokers do not tell it in DESCRIBE_S, mostly for want of the permission DESCRIBE_CONFIGS.
@@ -263,9 +268,9 @@ class KafkaDriverClient:
             if is_mock_cluster(self._admin, DESCRIBE_S):
                 return None
             future = self._admin.describe_configs([resource], request_timeout=DESCRIBE_S)[resource]
-            return int(self._requests.await_result(future)["max.message.bytes"].value)
-        except (KafkaException, KafkaError, KeyError, ValueError) as e:
-            logger.debug("topic %s: its max.message.bytes is unknown: %s", topic, e)
+            return str(self._requests.await_result(future)[name].value)
+        except (KafkaException, KafkaError, KeyError) as e:
+            logger.debug("topic %s: its %s is unknown: %s", topic, name, e)
             return None
 
     def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:

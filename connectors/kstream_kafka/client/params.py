@@ -157,6 +157,9 @@ SINK_PRODUCER = {
 }
 """Properties of the producers that write records of a stream. They win over the user's."""
 
+OF_THE_SINK = frozenset({"transactional.id", "transaction.timeout.ms", "delivery.report.only.error", "request.required.acks"})
+"""Properties of producers that the sink sets itself, or that are another name of one in SINK_PRODUCER."""
+
 _SMALLEST_MESSAGE = 1000
 """The smallest message.max.bytes that librdkafka accepts."""
 
@@ -279,13 +282,19 @@ class KafkaParams:
         settings = {k: v for k, v in self.settings.items() if k not in CONSUMER}
         return Properties({**settings, **DEAD_LETTER_PRODUCER})
 
+    @property
+    def transaction_ms(self) -> int:
+        """The time-out in ms of a transaction of the sink. KafkaConfigError if it is no whole number."""
+        return _whole_number("transaction.timeout.ms", self.producing.get("transaction.timeout.ms", 60_000))
+
     def sink(self) -> dict[str, Any]:
         """Return the properties of the producers that write records of a stream: idempotent, with acks of all replicas.
 
-        The user's own properties of producers count, such as `compression.type` and `linger.ms`, except those in SINK_PRODUCER.
+        The user's own properties of producers count, such as `compression.type` and `linger.ms`, except those in SINK_PRODUCER and those
+        that the sink sets itself.
         """
         settings = {k: v for k, v in self.settings.items() if k not in CONSUMER}
-        producing = {k: _plain(k, v) for k, v in self.producing.items()}
+        producing = {k: _plain(k, v) for k, v in self.producing.items() if k not in OF_THE_SINK}
         return Properties({**settings, **producing, **SINK_PRODUCER})
 
     def storable(self) -> dict[str, Any] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
@@ -19,6 +19,13 @@ LEADERS_S = 2.0
 """Timeout in seconds of the request for the leaders of a topic."""
 CHUNK = 1_000
 SLICE_S = 0.1
+
+
+class ReadLog(NamedTuple):
+    """What was read: the messages, in the order of each partition; and partition → the offset behind them."""
+
+    messages: list[Any]
+    ends: dict[int, int]
 
 
 class TopicReader:
@@ -38,7 +45,15 @@ class TopicReader:
             Properties({**settings, "isolation.level": "read_committed", "enable.partition.eof": "true", "error_cb": self._on_error}),
         )
 
-    def read(self, topic: str, begins: Mapping[int, int], seconds: float) -> list[Any]:
+    def read(
+        self,
+        topic: str,
+        begins: Mapping[int, int],
+        seconds: float,
+        wants: Callable[[bytes | None], bool] = lambda _key: True,
+        until: Mapping[int, int] | None = None,
+        waits: bool = True,
+    ) -> ReadLog:
         """Return the committed records from these offsets up to the ends that the logs have after this call. Blocks.
 
         A transaction that is open in a partition holds up the read until it ends.
@@ -47,9 +62,9 @@ class TopicReader:
             topic: the topic.
             begins: partition → offset.
             seconds: how long to wait.
-
-        Returns:
-            The messages, in the order of each partition.
+            wants: wants(key) returns whether a record is to be returned.
+            until: partition → offset: the read ends there at the latest. Without one it ends at the high watermark of the first answer.
+            waits: False ends the read at an open transaction.
 
         Raises:
             BrokerUnreachableError: the ends were not reached in time.
@@ -59,36 +74,45 @@ class TopicReader:
             self._learn_leaders(topic)
             self._consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
             try:
-                return self._drained(topic, begins, seconds)
+                return self._drained(topic, begins, seconds, wants, dict(until or {}), waits)
             finally:
                 self._consumer.unassign()
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _drained(self, topic: str, begins: Mapping[int, int], seconds: float) -> list[Any]:
-        """Return what is there. The end of a log is the high watermark in the first answer; then reads must pass it.
+    def _drained(
+        self,
+        topic: str,
+        begins: Mapping[int, int],
+        seconds: float,
+        wants: Callable[[bytes | None], bool],
+        targets: dict[int, int],
+        waits: bool,
+    ) -> ReadLog:
+        """Return what is there, up to `targets`. For a partition without one it is the high watermark of the first answer.
 
         The event at the end of a partition has the offset behind the last control record. With an open transaction it comes below the
         high watermark.
         """
-        found: list[Any] = []
-        targets: dict[int, int] = {}
-        left, until = set(begins), time.monotonic() + seconds
+        found = ReadLog([], dict(begins))
+        left, deadline = set(begins), time.monotonic() + seconds
         while left:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise BrokerUnreachableError(self._bootstrap, round(seconds * 1000), self._unread(topic, left))
             for message in self._consumer.consume(CHUNK, SLICE_S):
                 partition, at, error = message.partition(), message.offset(), message.error()
                 if error is None:
-                    found.append(message)
+                    if wants(message.key()) and (partition not in targets or at < targets[partition]):
+                        found.messages.append(message)
                     at += 1
                 elif error.code() != ClientError._PARTITION_EOF:
                     self._on_event(error, topic)
                     continue
+                found.ends[partition] = max(found.ends[partition], at)
                 if partition not in targets:
                     targets[partition] = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)[1]
-                if at >= targets[partition]:
+                if at >= targets[partition] or (error is not None and not waits):
                     left.discard(partition)
         return found
 

@@ -63,6 +63,7 @@ class Transaction:
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 "message.timeout.ms": timeout_ms,
+                "delivery.report.only.error": False,
                 "error_cb": self._on_error,
             }
         )
@@ -79,7 +80,7 @@ class Transaction:
         self._call("the transactional id could not be taken", lambda: self._producer.init_transactions(self._seconds), self._seconds)
 
     def begin(self) -> None:
-        """Begin the transaction. ProducerFencedError if another producer has taken the id."""
+        """Begin the transaction. No request is sent."""
         self._call("the transaction could not begin", self._producer.begin_transaction, 0.0)
         self._has_begun = True
 
@@ -93,7 +94,7 @@ class Transaction:
         timestamp_ms: int | None = None,
         on_stored: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Add a record. Blocks while the queue of the producer is full. A record that cannot be stored fails `flush` or `commit`.
+        """Add a record. Blocks while the queue of the producer is full. A record that cannot be stored fails a later `send` or `commit`.
 
         Args:
             topic: its topic.
@@ -103,6 +104,10 @@ class Transaction:
             partition: its partition; None for that of its key, as the Java client chooses it.
             timestamp_ms: its timestamp; None for now.
             on_stored: called within a later call with partition and offset, once all replicas have the record.
+
+        Raises:
+            ProducerFencedError: another producer has taken the id.
+            KafkaError: this record or an earlier one cannot be stored.
         """
         stored = None if on_stored is None else lambda error, m: None if error else on_stored(m.partition(), m.offset())
         try:
@@ -120,9 +125,9 @@ class Transaction:
         """Commit. Blocks.
 
         Raises:
-            CommitUnknownError: the brokers have not answered, or another producer has taken the id meanwhile: the transaction may be
-                committed or not.
-            KafkaError: records could not be stored. The transaction is not committed.
+            CommitUnknownError: the brokers have not answered: the transaction may be committed or not.
+            ProducerFencedError: another producer has taken the id: the transaction may be committed or not.
+            KafkaError: records could not be stored, and the transaction is not committed. After answers that were lost it may be, too.
         """
         try:
             _within(self._seconds + GRACE_S, lambda: self._producer.commit_transaction(self._seconds))
@@ -130,6 +135,8 @@ class Transaction:
             if e.args[0].txn_requires_abort():
                 raise self._error(e.args[0], "the transaction could not be committed") from e
             self._has_begun = False  # an abort could meet a commit that is on its way
+            if isinstance(error := self._error(e.args[0], "the transaction could not be committed"), ProducerFencedError):
+                raise error from e
             raise CommitUnknownError(self._id, redact(e.args[0].str())) from e
         except FutureTimeoutError as e:
             self._has_begun = False
@@ -137,15 +144,15 @@ class Transaction:
         self._has_begun = False
 
     def close(self) -> None:
-        """Abort what is not committed, and close the producer. Blocks for ABORT_S at most. Raises nothing."""
+        """Abort what is not committed, and close the producer. Blocks for ABORT_S and twice GRACE_S at most. Raises nothing."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
         if self._has_begun:
             self._has_begun = False
-            with suppress(KafkaException, FutureTimeoutError):
+            with suppress(Exception):
                 _within(ABORT_S + GRACE_S, lambda: producer.abort_transaction(ABORT_S))
-        with suppress(FutureTimeoutError):
+        with suppress(Exception):  # clients before 2.13 have no `close`
             _within(GRACE_S, lambda: producer.close())
 
     def _call(self, failed: str, call: Callable[[], T], seconds: float) -> T:
@@ -158,7 +165,15 @@ class Transaction:
             raise self._error(e.args[0], failed) from e
 
     def _error(self, error: ClientError, failed: str) -> KafkaError:
-        """Return the connector's error for an answer."""
+        """Return the connector's error for an answer.
+
+        After a first error librdkafka only says that the producer is in a wrong state. Its next `begin_transaction` has the first error.
+        """
+        if error.code() in (ClientError._FATAL, ClientError._STATE) and self._producer is not None:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as e:
+                error = e.args[0]
         code, reason = error.code(), redact(error.str())
         if code in _FENCED:
             return ProducerFencedError(self._id, reason)

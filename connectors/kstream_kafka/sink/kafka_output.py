@@ -22,15 +22,14 @@ from kstream_kafka.errors import check_one_of
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.partition_writer import KafkaPartitionWriter
 from kstream_kafka.sink.producer_record import RecordEncoder
-from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
+from kstream_kafka.sink.receipt import FENCES
+from kstream_kafka.sink.receipts import READ_S, Found, FoundReceipt, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-TRANSACTION_MS = 60_000
-"""The time-out of a transaction."""
 AT_ONCE = 32
 """So many transactional ids are taken at once."""
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -91,6 +90,7 @@ class KafkaOutput(Output):
         self.name = name
         self._params = params
         self._topic = ReceiptsTopic(params, prefix, name)
+        self._timeout_ms = params.transaction_ms
         self._driver: Writer | None = None
         self._topic_id: str | None = None
         """That of the topic of the receipts; None before anything is written."""
@@ -134,21 +134,35 @@ class KafkaOutput(Output):
         if self._receipts is not None and batch.is_first_try:
             return None
         assert self._driver is not None
-        number, time_ms = rdd.getNumPartitions(), batch.time.milliseconds
+        number = rdd.getNumPartitions()
         with closing(TopicReader(self._reading())) as reader:
             if self._receipts is None:
-                taken = self._topic.take_over(self._driver, reader, self._topic_id)
-                self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, {**taken.begins, **self._begins}
-                self._ends = dict(self._begins)
+                taken = self._topic.take_over(
+                    self._driver, reader, self._topic_id, self._begins, lambda receipts: self._to_write(receipts, batch, number)
+                )
+                self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
             self._fence_tasks(self._receipts, number)
-            found = {one.receipt.partition: one for one in self._receipts.look(reader, self._begins, READ_S)}
-        receipts = [one.receipt for one in found.values()]
-        lost = lost_partition(receipts, self._newest)
+            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000)
+        lost = lost_partition([one.receipt for one in found.receipts], self._newest)
         if self._newest is not None and lost is not None:
             raise self._topic.lost(f"batch {self._newest.time_ms} ms was written, and there is no receipt of its partition {lost}")
-        self._wanted = to_write(receipts, time_ms, batch.nonce, number, self._driver.knows, self.name, _REMEDY)
-        self._known = {partition: one for partition, one in found.items() if one.receipt.time_ms == time_ms}
+        self._wanted = self._to_write(found.receipts, batch, number)
+        self._known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
+        self._move_on(found)
         return self._wanted
+
+    def _to_write(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
+        """Return the partitions of a batch that are to be written. Errors as `to_write`."""
+        assert self._driver is not None
+        newest = {one.receipt.partition: one.receipt for one in found}
+        time_ms = batch.time.milliseconds
+        return to_write(list(newest.values()), time_ms, batch.nonce, number, self._driver.knows, self.name, _REMEDY)
+
+    def _move_on(self, found: Found) -> None:
+        """Note that all receipts up to these ends are known. A partition of the topic without any is not read again."""
+        places = {one.place for one in found.receipts}
+        self._ends = {place: end for place, end in found.ends.items() if place != FENCES}
+        self._begins = {place: begin if place in places else self._ends[place] for place, begin in self._begins.items()}
 
     def _check_repeats(self, rdd: Any) -> None:
         """Raise ConfigurationError for an RDD whose partitions Spark may compute otherwise at the next try."""
@@ -164,7 +178,7 @@ class KafkaOutput(Output):
         """Take the transactional ids: tasks of earlier tries and drivers end, and what they have not committed is aborted. Blocks."""
 
         def take(partition: int) -> None:
-            transaction = Transaction(self._params.sink(), receipts.transactional_id(partition), TRANSACTION_MS)
+            transaction = Transaction(self._params.sink(), receipts.transactional_id(partition), self._timeout_ms)
             try:
                 transaction.open()
             finally:
@@ -189,18 +203,19 @@ class KafkaOutput(Output):
                 nonce=batch.nonce,
                 num_partitions=number,
                 begins=dict(self._ends),
-                timeout_ms=TRANSACTION_MS,
+                timeout_ms=self._timeout_ms,
                 wanted=None if self._wanted is None else frozenset(self._wanted),
                 is_first_try=batch.is_first_try,
+                hashing=next((one.receipt.hashing for one in self._known.values()), None),
             )
             written: Iterable[FoundReceipt | None] = rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen)
             receipts += [one for one in written if one is not None]
         self._note(batch.time, number, receipts)
 
     def _note(self, time: Time, number: int, receipts: Sequence[FoundReceipt]) -> None:
-        """Note that a batch is written, with these receipts. There are none if it is empty, or if a later one is written, too."""
+        """Note that a batch is written, with these receipts. There are none if it is empty. A later one may be written, too."""
         self._written[time] = sum(one.receipt.num_records for one in receipts)
-        if not receipts:
+        if not receipts or any(one.receipt.time_ms > time.milliseconds for one in receipts):
             return
         empty = frozenset(range(number)) - {one.receipt.partition for one in receipts}
         self._newest = WrittenBatch(time.milliseconds, number, empty)
@@ -225,4 +240,5 @@ class KafkaOutput(Output):
         self._written.pop(time, None)
 
     def _reading(self) -> Mapping[str, Any]:
-        return small(self._params.executor())
+        """Return the properties of the consumers of receipts. They read from leaders: a follower may be late."""
+        return {key: value for key, value in small(self._params.executor()).items() if key != "client.rack"}

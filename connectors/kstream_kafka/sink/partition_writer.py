@@ -3,9 +3,9 @@
 A task runs the user's code to its end, and keeps what is to be written. Only then it begins the transaction. So a transaction is as long as
 Kafka needs, and an error of the user's code writes nothing. An empty partition needs neither a transaction nor a receipt.
 
-The task takes the transactional id first. From then on no earlier producer of the id can commit. Then the task looks whether this driver
-may write, and whether the partition is written already. A new driver writes its fence first and takes the ids then. So a task of an earlier
-driver sees the fence, or is fenced itself.
+The task takes the transactional id, and writes the records and the receipt. Only then it looks whether this driver may write, and whether
+another attempt has written the partition. A new driver writes its fence, then takes the ids, then reads the receipts. So a task of an
+earlier driver sees the fence, or is fenced itself, or the driver sees its receipt.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from kstream.sinks.receipt import hashing
+from kstream.sinks.receipt import changed, hashing
 from kstream.worker.process import begin_task, drop, once
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction
-from kstream_kafka.errors import ProducerFencedError
+from kstream_kafka.errors import KafkaError, ProducerFencedError
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import KafkaReceipt, encode_receipt, receipt_key
@@ -50,6 +50,7 @@ class KafkaPartitionWriter:
         begins: where to look for receipts of this batch: partition of the topic → offset.
         timeout_ms: the time-out of a transaction. One with more bytes has a longer one.
         wanted: the partitions that are to be written; None for all. The others are only computed.
+        hashing: that of the receipts of this batch; None without any.
         is_first_try: whether no task of the batch can have run before. Then a first attempt takes its id beside the user's code.
     """
 
@@ -63,6 +64,7 @@ class KafkaPartitionWriter:
     timeout_ms: int
     wanted: frozenset[int] | None
     is_first_try: bool
+    hashing: int | None = None
 
     def __call__(self, partition: int, records: Iterable[Encoded]) -> Iterator[FoundReceipt | None]:
         """Write a partition. Yield its receipt; None if it is empty, or was written before and is only computed."""
@@ -72,6 +74,12 @@ class KafkaPartitionWriter:
                 pass
             yield None
             return
+        if self.hashing not in (None, hashing()):
+            raise changed(
+                self.receipts.output,
+                f"batch {self.time_ms} ms is half-written, and the workers divide keys otherwise now: start the job with the Python "
+                "version and the PYTHONHASHSEED that it had, until this batch has ended",
+            )
         yield self._write(partition, records)
 
     def _write(self, partition: int, records: Iterable[Encoded]) -> FoundReceipt | None:
@@ -81,29 +89,30 @@ class KafkaPartitionWriter:
         is_first = self.is_first_try and (task is None or task.attemptNumber() == 0)
         transactions = [self._transaction(partition, self.timeout_ms)]
         spool = Spool()
-        opened: Future[FoundReceipt | None] | None = None
+        opened: Future[None] | None = None
         try:
             for record in records:
                 if is_first and opened is None:
-                    opened = _begun(lambda: self._open(transactions[0], partition))
+                    opened = _begun(transactions[0].open)
                 spool.add(record)
             if not spool.digest.records:
                 return None
-            there = None if opened is None else opened.result()
-            if there is None and (timeout_ms := self._timeout_ms(spool)) > self.timeout_ms:
-                transactions.append(self._transaction(partition, timeout_ms))
-                there = self._open(transactions[-1], partition)
-            elif opened is None:
-                there = self._open(transactions[-1], partition)
-            return there or self._commit(transactions[-1], partition, spool)
-        except ProducerFencedError:
-            return self._by_another_attempt(partition)
+            if opened is not None:
+                opened.result()
+            elif (there := self._look(partition, READ_S + self.timeout_ms / 1000)) is not None:
+                return there
+            if opened is None or self._timeout_ms(spool) > self.timeout_ms:
+                transactions.append(self._transaction(partition, self._timeout_ms(spool)))
+                transactions[-1].open()
+            return self._commit(transactions[-1], partition, spool)
+        except ProducerFencedError as e:
+            return self._by_another_attempt(partition, e)
         finally:
-            for transaction in transactions:
-                if opened is None or opened.done():
+            if opened is None or opened.done():
+                for transaction in transactions:
                     transaction.close()
-                else:  # an error of the user's code came first, and nobody waits until the transaction is open
-                    opened.add_done_callback(lambda _: transactions[0].close())
+            else:  # an error of the user's code came first, and nobody waits until the transaction is open
+                opened.add_done_callback(lambda _: transactions[0].close())
             spool.close()
 
     def _transaction(self, partition: int, timeout_ms: int) -> Transaction:
@@ -113,21 +122,16 @@ class KafkaPartitionWriter:
         """Return the time-out of a transaction that is long enough for what is to be written."""
         return max(self.timeout_ms, spool.digest.bytes * 1000 // SLOW)
 
-    def _open(self, transaction: Transaction, partition: int) -> FoundReceipt | None:
-        """Take the transactional id. Return the receipt that another attempt has written; None if none has. Errors as `Receipts.look`.
+    def _by_another_attempt(self, partition: int, error: KafkaError) -> FoundReceipt:
+        """Return the receipt of this partition, which another attempt writes, or this one has written before it lost its id. Blocks.
 
-        A later attempt does so only when it could write: it would end the transaction of an attempt that is about to commit.
-        """
-        transaction.open()
-        return self._look(partition, READ_S + self.timeout_ms / 1000)
+        This attempt does not take the transactional id back: two attempts would take it from each other without end.
 
-    def _by_another_attempt(self, partition: int) -> FoundReceipt:
-        """Return the receipt of the attempt that has taken the transactional id from this one. Blocks until it is there.
-
-        This attempt does not take the id back: two attempts would take it from each other without end.
+        Args:
+            partition: the partition.
+            error: the error to raise if no receipt comes in the time of a transaction.
 
         Raises:
-            ProducerFencedError: no receipt has come in the time of a transaction. The other attempt has ended.
             FencedError, OutputChangedError: as `Receipts.look`.
         """
         until = monotonic() + self.timeout_ms / 1000
@@ -136,15 +140,22 @@ class KafkaPartitionWriter:
             if there is not None:
                 return there
             if monotonic() > until:
-                raise ProducerFencedError(self.receipts.transactional_id(partition), "and has written nothing")
+                raise error
             sleep(WAIT_S)
 
-    def _look(self, partition: int, seconds: float) -> FoundReceipt | None:
-        """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`."""
+    def _look(self, partition: int, seconds: float, until: int | None = None) -> FoundReceipt | None:
+        """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`.
+
+        Args:
+            partition: the partition.
+            seconds: how long to wait.
+            until: the offset that must be reached in the log of the receipts; None for its end.
+        """
         key, place = ("receipts", settings_key(self.consumer)), self.receipts.place(partition)
         reader = once(key, lambda: TopicReader(self.consumer))
         try:
-            found = self.receipts.look(reader, {place: self.begins[place]}, seconds)
+            targets = None if until is None else {place: until}
+            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets).receipts
         except Exception:
             drop(key)
             raise
@@ -152,7 +163,10 @@ class KafkaPartitionWriter:
         return mine[-1] if mine else None
 
     def _commit(self, transaction: Transaction, partition: int, spool: Spool) -> FoundReceipt:
-        """Write the records and the receipt in the transaction, and commit it."""
+        """Write the records and the receipt in the transaction, and commit it. Return the receipt.
+
+        The look before the commit decides. An answer of a broker that was away has not this receipt, so it cannot end the look.
+        """
         receipts, digest = self.receipts, spool.digest
         receipt = KafkaReceipt(
             partition,
@@ -173,6 +187,11 @@ class KafkaPartitionWriter:
         key = receipt_key(receipts.job, receipts.output, partition)
         transaction.send(receipts.topic, key, encode_receipt(receipt), partition=place, on_stored=lambda _, at: offsets.append(at))
         transaction.flush()
+        if not offsets:
+            raise KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
+        there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
+        if there is not None:
+            return there
         transaction.commit()
         return FoundReceipt(receipt, place, offsets[-1])
 

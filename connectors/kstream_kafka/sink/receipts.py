@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kstream.errors import FencedError
 from kstream.sinks.receipt import changed
@@ -22,6 +22,13 @@ class FoundReceipt:
     receipt: KafkaReceipt
     place: int
     offset: int
+
+
+class Found(NamedTuple):
+    """The receipts that are there, oldest first; and partition of the topic → the offset up to which it was read."""
+
+    receipts: list[FoundReceipt]
+    ends: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +59,43 @@ class Receipts:
         """Return the partition of the topic that has the receipts of a partition of the RDD."""
         return place_of(self.output, partition, self.fence.num_partitions)
 
-    def look(self, reader: TopicReader, begins: Mapping[int, int], seconds: float) -> list[FoundReceipt]:
+    def look(
+        self,
+        reader: TopicReader,
+        begins: Mapping[int, int],
+        seconds: float,
+        until: Mapping[int, int] | None = None,
+        waits: bool = True,
+    ) -> Found:
         """Return the receipts of this output from these offsets on. Blocks.
 
         Args:
             reader: reads the topic.
             begins: partition of the topic → offset.
             seconds: how long to wait.
+            until, waits: as for `TopicReader.read`.
 
         Raises:
             FencedError: a later driver may write.
             OutputChangedError: a driver of another copy of the checkpoint may write.
             KafkaError: the ends of the partitions were not reached.
         """
-        found: list[FoundReceipt] = []
-        mine = fence_key(self.job, self.output)
-        for message in reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds):
+        fence, found = fence_key(self.job, self.output), list[FoundReceipt]()
+
+        def is_mine(key: bytes | None) -> bool:
+            return key == fence or partition_of(key, self.job, self.output) is not None
+
+        log = reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds, is_mine, until, waits)
+        for message in log.messages:
             key, value = message.key(), message.value()
             if value is None:
                 continue
-            if key == mine:
+            if key == fence:
                 self.check_driver(decode_fence(value, where(message)))
             elif (partition := partition_of(key, self.job, self.output)) is not None:
                 receipt = decode_receipt(partition, value, where(message))
                 found.append(FoundReceipt(receipt, message.partition(), message.offset()))
-        return found
+        return Found(found, log.ends)
 
     def check_driver(self, found: Fence) -> None:
         """Raise an error if a fence that was written after this driver's names another driver. Errors as `look`. Pure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -11,12 +12,15 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer
 from kstream_kafka.client.topic_reader import TopicReader
-from kstream_kafka.errors import KafkaError, ReceiptsLostError
+from kstream_kafka.errors import KafkaConfigError, KafkaError, ReceiptsLostError, UnknownTopicError
 from kstream_kafka.sink.receipt import FENCES, Fence, decode_fence, encode_fence, fence_key
-from kstream_kafka.sink.receipts import READ_S, Receipts, where
+from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts, where
+from kstream_kafka.source.subscription import Topics
 
 NEW_PARTITIONS = 16
 """How many partitions of a new topic have receipts."""
+NEW_TOPIC = {"cleanup.policy": "compact", "segment.bytes": "16777216", "segment.ms": "3600000"}
+"""Settings of a new topic. Only segments that are full or old are compacted: with small ones a start reads little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,14 @@ class ReceiptsTopic:
         self._prefix = prefix
         self._output = output
 
-    def take_over(self, driver: Writer, reader: TopicReader, known_id: str | None) -> TakenOver:
+    def take_over(
+        self,
+        driver: Writer,
+        reader: TopicReader,
+        known_id: str | None,
+        begins: Mapping[int, int],
+        check: Callable[[Sequence[FoundReceipt]], object],
+    ) -> TakenOver:
         """Let a driver write from now on, and no earlier one. Makes the topic if there is none. Idempotent.
 
         Transactions of earlier drivers end when their ids are taken, which comes after this.
@@ -58,6 +69,8 @@ class ReceiptsTopic:
             driver: the driver.
             reader: reads the topic.
             known_id: the topic id that the checkpoint knows; None if no driver of it has completed a batch.
+            begins: partition of the topic → the offset from which on receipts are looked for, as far as the checkpoint knows it.
+            check: check(receipts) raises an error if this driver must not write. Then the driver that writes goes on.
 
         Raises:
             FencedError: a later driver may write.
@@ -66,16 +79,15 @@ class ReceiptsTopic:
             KafkaError: the brokers do not answer, or refuse this client.
         """
         with closing(KafkaDriverClient(self._params)) as client:
-            topic_id = self._found(client, known_id)
+            topic_id, places = self._found(client, known_id)
             before = max(self._fences(driver, reader), key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
                 raise self.lost(f"topic {self.name} has lost its fence")
             if before is None:
-                places = client.describe_topics([self.name])[self.name] - {FENCES}
                 ends = client.latest([(self.name, place) for place in places])
                 begins = {place: end.offset for (_, place), end in ends.items()}
             else:
-                begins = dict.fromkeys(range(FENCES + 1, FENCES + 1 + before.num_partitions), 0)
+                begins = {**dict.fromkeys(range(FENCES + 1, FENCES + 1 + before.num_partitions), 0), **begins}
         if before is not None and driver.nonce_of(before.epoch) != before.writer:
             raise changed(
                 self._output,
@@ -83,33 +95,43 @@ class ReceiptsTopic:
                 "written, or another copy of it. Use the newest checkpoint, and only one copy",
             )
         receipts = Receipts(self.name, driver.job, self._output, Fence(driver.epoch, driver.nonce, len(begins)), 0, self._prefix)
-        if before is not None:
-            receipts.check_driver(before)
+        check(receipts.look(reader, begins, READ_S, waits=False).receipts)
         receipts = replace(receipts, fences_end=self._append(receipts) + 1)
         for fence in self._fences(driver, reader):  # another driver may have been faster
             receipts.check_driver(fence)
-        return TakenOver(receipts, topic_id, begins)
+        return TakenOver(receipts, topic_id, dict(begins))
 
     def lost(self, words: str) -> ReceiptsLostError:
         """Return the error that says that receipts are gone. `words`: what has happened, a clause."""
         return ReceiptsLostError(self._output, self.name, words)
 
-    def _found(self, client: KafkaDriverClient, known_id: str | None) -> str:
-        """Return the id of the topic. Make the topic if there is none and no driver has completed a batch."""
-        if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, {"cleanup.policy": "compact"}):
+    def _found(self, client: KafkaDriverClient, known_id: str | None) -> tuple[str, frozenset[int]]:
+        """Return the id of the topic, and its partitions for receipts. Make the topic if there is none and no driver has completed a batch.
+
+        ReceiptsLostError if it is gone, or is another one. KafkaConfigError if it cannot have receipts.
+        """
+        if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, NEW_TOPIC):
             client.latest([(self.name, partition) for partition in range(FENCES + 1 + NEW_PARTITIONS)])  # until its leaders answer
+        try:
+            places = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
+        except UnknownTopicError as e:
+            raise self.lost(f"topic {self.name} is gone") from e
         found = client.topic_ids([self.name]).get(self.name)
         if found is None:
-            raise self.lost(f"topic {self.name} is gone")
+            raise KafkaError(f"output {self._output}: Kafka tells no id of topic {self.name}; brokers from 2.8 on do")
         if known_id not in (None, found):
             raise self.lost(f"topic {self.name} was deleted and made anew")
-        return found
+        policy = client.topic_setting(self.name, "cleanup.policy")
+        if not places or (policy is not None and "compact" not in policy):
+            hint = f"Make it with 17 partitions and cleanup.policy=compact, or let kstream make topic {self.name}."
+            raise KafkaConfigError("prefix", f"names topic {self.name}, which has one partition only or is not compacted", hint)
+        return found, places
 
     def _fences(self, driver: Writer, reader: TopicReader) -> list[Fence]:
         """Return the fences of this output that are there, oldest first."""
         key = fence_key(driver.job, self._output)
-        messages = reader.read(self.name, {FENCES: 0}, READ_S)
-        return [decode_fence(m.value(), where(m)) for m in messages if m.key() == key and m.value() is not None]
+        log = reader.read(self.name, {FENCES: 0}, READ_S, lambda found: found == key)
+        return [decode_fence(message.value(), where(message)) for message in log.messages if message.value() is not None]
 
     def _append(self, receipts: Receipts) -> int:
         """Write the fence of this driver, and return its offset."""

@@ -30,6 +30,9 @@ class Message:
     def offset(self) -> int:
         return self.at
 
+    def key(self) -> bytes:
+        return b"%d" % self.at
+
     def error(self) -> Any:
         return None if self.code is None else ClientError(self.code)
 
@@ -65,7 +68,7 @@ class FakeConsumer:
 def read(monkeypatch: pytest.MonkeyPatch, answers: list[Sequence[Message]], watermarks: dict[int, int], seconds: float = 60.0) -> list[int]:
     consumer = FakeConsumer(answers, watermarks)
     monkeypatch.setattr(topic_reader, "new_client", lambda _kind, _settings: consumer)
-    found = [message.offset() for message in TopicReader({}).read("receipts", dict.fromkeys(watermarks, 0), seconds)]
+    found = [message.offset() for message in TopicReader({}).read("receipts", dict.fromkeys(watermarks, 0), seconds).messages]
     assert consumer.assigned == [dict.fromkeys(watermarks, 0), {}]
     return found
 
@@ -94,7 +97,7 @@ def test_a_log_that_grows_while_it_is_read_ends_nevertheless(monkeypatch: pytest
         return low, high
 
     monkeypatch.setattr(consumer, "get_watermark_offsets", watermarks)
-    assert [m.offset() for m in TopicReader({}).read("receipts", {0: 0}, 60.0)] == [0, 1]
+    assert [m.offset() for m in TopicReader({}).read("receipts", {0: 0}, 60.0).messages] == [0, 1]
 
 
 def test_an_end_that_does_not_come_in_time_is_an_outage_and_says_what_may_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:

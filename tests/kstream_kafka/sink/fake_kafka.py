@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from kstream_kafka.client.ports import LogEnd
-from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, ProducerFencedError
+from kstream_kafka.client.ports import LogEnd, Subscription
+from kstream_kafka.client.topic_reader import ReadLog
+from kstream_kafka.errors import BrokerUnreachableError, ProducerFencedError, UnknownTopicError
 from kstream_kafka.sink import kafka_output, partition_writer, receipts_topic
 
 
@@ -62,6 +63,7 @@ class FakeKafka:
     epochs: dict[str, int] = field(default_factory=dict[str, int])
     open: dict[str, Open] = field(default_factory=dict[str, Open])
     on: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
+    policy: str = "compact"
     made: int = 0
     timeouts: list[int] = field(default_factory=list[int])
 
@@ -165,7 +167,7 @@ class FakeTransaction:
     def commit(self) -> None:
         self.kafka.step("commit")
         if self.kafka.epochs[self.id] != self.epoch:
-            raise CommitUnknownError(self.id, "epoch")
+            raise ProducerFencedError(self.id, "epoch")
         self.kafka.end(self.id, is_committed=True)
         self.kafka.step("committed")
 
@@ -178,13 +180,24 @@ class FakeTransaction:
 class FakeReader:
     kafka: FakeKafka
 
-    def read(self, topic: str, begins: Mapping[int, int], _seconds: float) -> list[Entry]:
-        found: list[Entry] = []
+    def read(
+        self,
+        topic: str,
+        begins: Mapping[int, int],
+        _seconds: float,
+        wants: Callable[[bytes | None], bool] = lambda _: True,
+        until: Mapping[int, int] | None = None,
+        waits: bool = True,
+    ) -> ReadLog:
+        self.kafka.step("read")
+        found = ReadLog([], {})
         for partition, begin in begins.items():
             log = self.kafka.topics[topic][1][partition]
-            if any(entry.of is not None and entry.of.is_committed is None for entry in log):
+            end = (until or {}).get(partition, len(log))
+            if waits and any(entry.of is not None and entry.of.is_committed is None for entry in log[:end]):
                 raise BrokerUnreachableError("fake", 1, "a transaction is open")
-            found += self.kafka.committed(topic, partition, begin)
+            found.messages.extend(e for e in self.kafka.committed(topic, partition, begin) if wants(e.key()) and e.offset() < end)
+            found.ends[partition] = end
         return found
 
     def close(self) -> None:
@@ -196,7 +209,7 @@ class FakeClient:
     kafka: FakeKafka
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
-        assert settings == {"cleanup.policy": "compact"}
+        assert settings["cleanup.policy"] == "compact"
         if topic in self.kafka.topics:
             return False
         self.kafka.create(topic, partitions)
@@ -208,8 +221,14 @@ class FakeClient:
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         return {topic: self.kafka.topics[topic][0] for topic in topics if topic in self.kafka.topics}
 
-    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
-        return {topic: frozenset(range(len(self.kafka.topics[topic][1]))) for topic in topics}
+    def partitions(self, subscription: Subscription) -> set[tuple[str, int]]:
+        (topic,) = subscription.names
+        if topic not in self.kafka.topics:
+            raise UnknownTopicError([topic], 0)
+        return {(topic, p) for p in range(len(self.kafka.topics[topic][1]))}
+
+    def topic_setting(self, _topic: str, name: str) -> str:
+        return {"cleanup.policy": self.kafka.policy}[name]
 
     def close(self) -> None:
         pass

@@ -1,0 +1,107 @@
+"""What a transaction tells of the errors of librdkafka, which says the cause once and then only that the producer is in a wrong state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import KafkaException
+from kstream_kafka.client import transaction
+from kstream_kafka.client.transaction import Transaction
+from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, ProducerFencedError
+
+
+def error(code: int, requires_abort: bool = False) -> KafkaException:
+    return KafkaException(ClientError(code, "of the test", False, False, requires_abort))
+
+
+class FakeProducer:
+    """A producer whose calls raise what `fails` has for them."""
+
+    def __init__(self) -> None:
+        self.fails: dict[str, Exception] = {}
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def call(*_: Any, **__: Any) -> int:
+            self.calls.append(name)
+            if name in self.fails:
+                raise self.fails[name]
+            return 0
+
+        return call
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
+    made = FakeProducer()
+    monkeypatch.setattr(transaction, "new_client", lambda _kind, _settings: made)
+    return made
+
+
+def begun() -> Transaction:
+    one = Transaction({"bootstrap.servers": "fake:1"}, "id", 1000)
+    one.open()
+    one.begin()
+    return one
+
+
+@pytest.mark.parametrize("said", [ClientError._FATAL, ClientError._STATE])
+def test_the_first_error_is_told_and_not_the_state_that_follows(producer: FakeProducer, said: int) -> None:
+    one = begun()
+    producer.fails = {"produce": error(said), "begin_transaction": error(ClientError._FENCED)}
+    with pytest.raises(ProducerFencedError):
+        one.send("totals", None, b"1")
+    producer.fails["begin_transaction"] = error(ClientError.MSG_SIZE_TOO_LARGE)
+    with pytest.raises(KafkaError, match="of the test"):
+        one.send("totals", None, b"1")
+
+
+@pytest.mark.parametrize("code", [ClientError._TIMED_OUT, ClientError._STATE, ClientError.UNKNOWN])
+def test_a_commit_without_an_answer_is_unknown_and_not_aborted(producer: FakeProducer, code: int) -> None:
+    one = begun()
+    producer.fails["commit_transaction"] = error(code)
+    with pytest.raises(CommitUnknownError):
+        one.commit()
+    one.close()
+    assert "abort_transaction" not in producer.calls and producer.calls[-1] == "close"
+
+
+def test_a_commit_of_a_producer_that_was_fenced_is_the_verdict_of_the_other_one(producer: FakeProducer) -> None:
+    one = begun()
+    producer.fails = {"commit_transaction": error(ClientError._FATAL), "begin_transaction": error(ClientError._FENCED)}
+    with pytest.raises(ProducerFencedError):
+        one.commit()
+    one.close()
+    assert "abort_transaction" not in producer.calls
+
+
+def test_a_commit_that_needs_an_abort_is_aborted(producer: FakeProducer) -> None:
+    one = begun()
+    producer.fails["commit_transaction"] = error(ClientError._TIMED_OUT, requires_abort=True)
+    with pytest.raises(BrokerUnreachableError):
+        one.commit()
+    one.close()
+    assert producer.calls[-2:] == ["abort_transaction", "close"]
+
+
+def test_a_transaction_that_was_not_committed_is_aborted_whatever_that_says(producer: FakeProducer) -> None:
+    one = begun()
+    producer.fails = {"abort_transaction": error(ClientError._TIMED_OUT), "close": AttributeError("an older client")}
+    one.close()
+    assert producer.calls[-2:] == ["abort_transaction", "close"]
+
+
+def test_records_without_an_answer_fail_the_flush(producer: FakeProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = begun()
+    monkeypatch.setattr(producer, "flush", lambda _seconds: 3, raising=False)
+    with pytest.raises(BrokerUnreachableError):
+        one.flush()
+
+
+def test_a_time_out_that_the_brokers_do_not_allow_says_what_to_do(producer: FakeProducer) -> None:
+    producer.fails["init_transactions"] = error(ClientError.INVALID_TRANSACTION_TIMEOUT)
+    with pytest.raises(KafkaError, match=r"raise transaction\.max\.timeout\.ms of the brokers"):
+        Transaction({"bootstrap.servers": "fake:1"}, "id", 1000).open()
