@@ -23,7 +23,7 @@ from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.partition_writer import KafkaPartitionWriter
 from kstream_kafka.sink.producer_record import RecordEncoder
 from kstream_kafka.sink.receipt import FENCES
-from kstream_kafka.sink.receipts import READ_S, Found, FoundReceipt, Receipts
+from kstream_kafka.sink.receipts import READ_S, FoundReceipt, FoundReceipts, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class KafkaOutput(Output):
         time_ms = batch.time.milliseconds
         return to_write(list(newest.values()), time_ms, batch.nonce, number, self._driver.knows, self.name, _REMEDY)
 
-    def _move_on(self, found: Found) -> None:
+    def _move_on(self, found: FoundReceipts) -> None:
         """Note that all receipts up to these ends are known. A partition of the topic without any is not read again."""
         places = {one.place for one in found.receipts}
         self._ends = {place: end for place, end in found.ends.items() if place != FENCES}

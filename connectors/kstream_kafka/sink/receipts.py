@@ -24,7 +24,7 @@ class FoundReceipt:
     offset: int
 
 
-class Found(NamedTuple):
+class FoundReceipts(NamedTuple):
     """The receipts that are there, oldest first; and partition of the topic → the offset up to which it was read."""
 
     receipts: list[FoundReceipt]
@@ -66,7 +66,7 @@ class Receipts:
         seconds: float,
         until: Mapping[int, int] | None = None,
         waits: bool = True,
-    ) -> Found:
+    ) -> FoundReceipts:
         """Return the receipts of this output from these offsets on. Blocks.
 
         Args:
@@ -95,7 +95,7 @@ class Receipts:
             elif (partition := partition_of(key, self.job, self.output)) is not None:
                 receipt = decode_receipt(partition, value, where(message))
                 found.append(FoundReceipt(receipt, message.partition(), message.offset()))
-        return Found(found, log.ends)
+        return FoundReceipts(found, log.ends)
 
     def check_driver(self, found: Fence) -> None:
         """Raise an error if a fence that was written after this driver's names another driver. Errors as `look`. Pure."""

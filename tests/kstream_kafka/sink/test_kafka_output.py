@@ -362,6 +362,20 @@ def test_the_read_of_a_restart_passes_over_what_others_have_written_meanwhile(jo
     assert sorted(again["receipts"].values())[:15] == [10] * 15 and mine == 0
 
 
+def test_each_try_of_a_restart_finds_the_receipts_of_the_batch_before(jobs: Jobs) -> None:
+    output = jobs.driver(jobs.write(jobs.driver(), 1000, Partitions([1])))
+
+    def no_answer() -> None:
+        raise CommitUnknownError("id", "timeout")
+
+    for _ in range(2):
+        jobs.kafka.on["commit"] = no_answer
+        with pytest.raises(CommitUnknownError):
+            jobs.write(output, 2000, Partitions([2]), is_first_try=False)
+    jobs.write(output, 2000, Partitions([2]), is_first_try=False)
+    assert jobs.numbers() == [1, 2]
+
+
 def test_an_rdd_that_spark_may_divide_otherwise_is_refused_before_anything_is_written(jobs: Jobs) -> None:
     with pytest.raises(ConfigurationError, match="because of a repartition behind a shuffle"):
         jobs.write(jobs.driver(), 1000, Partitions([1], level="INDETERMINATE"))
