@@ -145,7 +145,8 @@ def test_every_start_is_exact_over_a_restart_and_a_new_partition_begins_at_its_b
     kafka: KafkaBroker, topic: Callable[..., str], sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conf: Any = sc._conf  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(sc, "getConf", lambda: conf.__class__(_jconf=conf._jconf).set("spark.streaming.kstream.kafka.maxTasks", "1"))
+    one_task = conf.__class__(_jconf=conf._jconf.clone()).set("spark.streaming.kstream.kafka.maxTasks", "1")
+    monkeypatch.setattr(sc, "getConf", lambda: one_task)
     name, group, collected = topic(2), f"g-{tmp_path.name}", Collected()
     produce(kafka, name, [0, 1], 10, age_s=7200)
     produce(kafka, name, [0, 1], 10, age_s=300)
