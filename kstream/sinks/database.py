@@ -11,10 +11,9 @@ from kstream.batch import Json
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_function
 from kstream.dstream.output import Output, OutputBatch, Writer
-from kstream.errors import ConfigurationError
 from kstream.public_call import refused
 from kstream.sinks.dialects import Connection
-from kstream.sinks.receipt import Receipt, WrittenBatch, to_write
+from kstream.sinks.receipt import Receipt, WrittenBatch, check_has_checkpoint, to_write
 from kstream.sinks.receipt_table import PartitionWriter, ReceiptTable, check_is_there, closed, take_over
 
 if TYPE_CHECKING:
@@ -97,13 +96,7 @@ class OnceOutput(Output):
 
     def restore(self, writer: Writer, stored: Json) -> None:
         """See the base class. The database is asked when the first batch is written, in its job: there an outage fails only a try."""
-        if not writer.job:
-            raise ConfigurationError(
-                f"output {self.name} needs a checkpoint directory: without it no restart knows which batches have run. Set one "
-                "(ssc.checkpoint)",
-                key="spark.streaming.checkpoint.directory",
-                value=None,
-            )
+        check_has_checkpoint(self.name, writer)
         self._driver = writer
         self._has_taken_over = False
         self._newest = None if stored is None else WrittenBatch(stored["batch"], stored["partitions"])

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kstream.batch_time import Time
-from kstream.errors import OutputChangedError
+from kstream.errors import ConfigurationError, FencedError, OutputChangedError
+
+if TYPE_CHECKING:
+    from kstream.dstream.output import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,71 @@ def hashing() -> int:
 def changed(output: str, words: str) -> OutputChangedError:
     """Return the error that says what the sink of an output has and should not have."""
     return OutputChangedError(f"output {output}: {words}", output=output)
+
+
+def check_hashing(written: int | None, output: str, time_ms: int) -> None:
+    """Raise OutputChangedError if this worker divides keys otherwise than those that have written a part of the batch.
+
+    Args:
+        written: the `hashing` of the receipts of the batch; None without any.
+        output: the name of the output.
+        time_ms: the batch.
+    """
+    if written not in (None, hashing()):
+        raise changed(
+            output,
+            f"batch {time_ms} ms is half-written, and the workers divide keys otherwise now: start the job with the Python version and "
+            "the PYTHONHASHSEED that it had, until this batch has ended",
+        )
+
+
+def check_has_checkpoint(output: str, writer: Writer) -> None:
+    """Raise ConfigurationError for a driver without a checkpoint directory."""
+    if not writer.job:
+        raise ConfigurationError(
+            f"output {output} needs a checkpoint directory: without it no restart knows which batches have run. Set one (ssc.checkpoint)",
+            key="spark.streaming.checkpoint.directory",
+            value=None,
+        )
+
+
+def check_fence(output: str, path: str, own: tuple[int, str], found: tuple[int, str]) -> None:
+    """Raise an error if the driver that a fence names keeps this one from writing.
+
+    Args:
+        output: the name of the output.
+        path: where the fence is.
+        own: epoch and nonce of this driver.
+        found: those that the fence has.
+
+    Raises:
+        FencedError: a later driver may write.
+        OutputChangedError: a driver of another copy of the checkpoint may write.
+    """
+    epoch, newer = own[0], found[0]
+    if newer > epoch:
+        raise FencedError(
+            f"output {output}: another driver writes (epoch {newer}, this one has {epoch})", path=path, epoch=epoch, newer_epoch=newer
+        )
+    if found[1] != own[1]:
+        raise changed(output, "a driver of another copy of this checkpoint writes. Use one of the copies only")
+
+
+def check_is_of_checkpoint(output: str, found: tuple[int, str], nonce_of: Callable[[int], str | None]) -> None:
+    """Raise OutputChangedError if the driver that a fence names is not one of this checkpoint.
+
+    Args:
+        output: the name of the output.
+        found: epoch and nonce that the fence has.
+        nonce_of: nonce_of(epoch) returns the nonce of an epoch of this checkpoint; None if it has no such epoch.
+    """
+    epoch, nonce = found
+    if nonce_of(epoch) != nonce:
+        raise changed(
+            output,
+            f"a driver has written that is not one of this checkpoint (epoch {epoch}): the checkpoint is older than what was written, or "
+            "another copy of it. Use the newest checkpoint, and only one copy",
+        )
 
 
 def lost_partition(receipts: Sequence[Receipt], newest: WrittenBatch | None) -> int | None:

@@ -17,7 +17,16 @@ from typing import Any
 from kstream.dstream.arguments import check_output_has_run
 from kstream.errors import FencedError, IllegalStateError, OutputChangedError
 from kstream.sinks.dialects import Connection, Dialect, dialect_of
-from kstream.sinks.receipt import Receipt, WrittenBatch, changed, hashing, lost_partition
+from kstream.sinks.receipt import (
+    Receipt,
+    WrittenBatch,
+    changed,
+    check_fence,
+    check_hashing,
+    check_is_of_checkpoint,
+    hashing,
+    lost_partition,
+)
 
 _FENCE = -1
 """The partition number of the fence."""
@@ -113,14 +122,9 @@ def _fence(connection: Connection, dialect: Dialect, table: ReceiptTable, nonce_
     before = _read_fence(connection, dialect, table, " FOR UPDATE" if dialect.for_share else "")
     if before == (table.epoch, table.writer):
         return
-    epoch, writer = before
-    if nonce_of(epoch) != writer:
-        raise table.changed(
-            f"a driver has written that is not one of this checkpoint (epoch {epoch}): the checkpoint is older than what was written, or "
-            "another copy of it. Use the newest checkpoint, and only one copy"
-        )
-    if epoch > table.epoch:
-        raise _fenced(table, epoch)
+    check_is_of_checkpoint(table.output, before, nonce_of)
+    if before[0] > table.epoch:
+        check_fence(table.output, table.name, (table.epoch, table.writer), before)
     _execute(connection, dialect, _upsert(table.name, dialect, "epoch"), values)
 
 
@@ -183,14 +187,9 @@ class PartitionWriter:
 
     def _write_once(self, connection: Connection, dialect: Dialect, partition: int, records: Iterable[Any]) -> int | None:
         """Write the receipt and the records. Return their number; None if another attempt has written them."""
-        mine = hashing()
-        if self.hashing not in (None, mine):
-            raise self.table.changed(
-                f"batch {self.time_ms} ms is half-written, and the workers divide keys otherwise now: start the job with the Python "
-                "version and the PYTHONHASHSEED that it had, until this batch has ended"
-            )
+        check_hashing(self.hashing, self.table.output, self.time_ms)
         key = (self.table.job, self.table.output, partition)
-        values = (*key, self.num_partitions, self.time_ms, self.nonce, self.table.epoch, _OPEN, mine, self.table.writer)
+        values = (*key, self.num_partitions, self.time_ms, self.nonce, self.table.epoch, _OPEN, hashing(), self.table.writer)
         if _execute(connection, dialect, _upsert(self.table.name, dialect, "batch_time"), values) != 1:
             query = f"SELECT batch_time, num_records FROM {self.table.name} WHERE {_where(dialect)}"
             ((time_ms, num_records),) = _rows(connection, dialect, query, key)
@@ -316,11 +315,8 @@ def _begin(connection: Connection, table: ReceiptTable) -> Dialect:
     """Begin a transaction, and read the fence. FencedError, OutputChangedError: another driver may write."""
     dialect = dialect_of(connection)
     dialect.begin(connection)
-    epoch, writer = _read_fence(connection, dialect, table, dialect.for_share)
-    if epoch > table.epoch:
-        raise _fenced(table, epoch)
-    if writer != table.writer:
-        raise table.changed("a driver of another copy of this checkpoint writes. Use one of the copies only")
+    found = _read_fence(connection, dialect, table, dialect.for_share)
+    check_fence(table.output, table.name, (table.epoch, table.writer), found)
     return dialect
 
 
@@ -392,15 +388,6 @@ def _read_fence(connection: Connection, dialect: Dialect, table: ReceiptTable, l
     if not rows:
         raise table.changed(f"the table {table.name} has lost its rows, so nobody knows which batches are written")
     return rows[0][0], rows[0][1]
-
-
-def _fenced(table: ReceiptTable, epoch: int) -> FencedError:
-    return FencedError(
-        f"output {table.output}: another driver writes (epoch {epoch}, this one has {table.epoch})",
-        path=table.name,
-        epoch=table.epoch,
-        newer_epoch=epoch,
-    )
 
 
 def _execute(connection: Connection, dialect: Dialect, statement: str, values: Sequence[object]) -> int:

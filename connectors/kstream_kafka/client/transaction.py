@@ -196,6 +196,11 @@ class Transaction:
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
     """Run a call in a thread of its own. TimeoutError of futures if it takes longer; the thread is abandoned then."""
+    return begun(call).result(seconds)
+
+
+def begun(call: Callable[[], T]) -> Future[T]:
+    """Run a call in a thread of its own, which does not keep the process alive. Return its result to come."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -205,4 +210,4 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
             future.set_exception(e)
 
     threading.Thread(target=run, name="KafkaTransaction", daemon=True).start()
-    return future.result(seconds)
+    return future

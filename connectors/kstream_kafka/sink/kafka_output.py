@@ -14,7 +14,7 @@ from kstream.dstream.arguments import check_function
 from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
-from kstream.sinks.receipt import WrittenBatch, lost_partition, to_write
+from kstream.sinks.receipt import WrittenBatch, check_has_checkpoint, lost_partition, to_write
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction
@@ -111,13 +111,7 @@ class KafkaOutput(Output):
 
     def restore(self, writer: Writer, stored: Json) -> None:
         """See the base class. Kafka is asked when the first batch is written, in its job: there an outage fails only a try."""
-        if not writer.job:
-            raise ConfigurationError(
-                f"output {self.name} needs a checkpoint directory: without it no restart knows which batches have run. Set one "
-                "(ssc.checkpoint)",
-                key="spark.streaming.checkpoint.directory",
-                value=None,
-            )
+        check_has_checkpoint(self.name, writer)
         self._driver, self._receipts = writer, None
         self._written.clear()
         if stored is not None:

@@ -10,17 +10,16 @@ earlier driver sees the fence, or is fenced itself, or the driver sees its recei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Thread
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any
 
-from kstream.sinks.receipt import changed, hashing
+from kstream.sinks.receipt import check_hashing, hashing
 from kstream.worker.process import begin_task, drop, once
 from kstream_kafka.client.topic_reader import TopicReader
-from kstream_kafka.client.transaction import Transaction
+from kstream_kafka.client.transaction import Transaction, begun
 from kstream_kafka.errors import KafkaError, ProducerFencedError
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.producer_record import Encoded
@@ -28,7 +27,6 @@ from kstream_kafka.sink.receipt import KafkaReceipt, encode_receipt, receipt_key
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
 from kstream_kafka.sink.spool import Spool
 
-T = TypeVar("T")
 WAIT_S = 0.5
 """Seconds between two looks for the receipt of another attempt."""
 
@@ -74,12 +72,7 @@ class KafkaPartitionWriter:
                 pass
             yield None
             return
-        if self.hashing not in (None, hashing()):
-            raise changed(
-                self.receipts.output,
-                f"batch {self.time_ms} ms is half-written, and the workers divide keys otherwise now: start the job with the Python "
-                "version and the PYTHONHASHSEED that it had, until this batch has ended",
-            )
+        check_hashing(self.hashing, self.receipts.output, self.time_ms)
         yield self._write(partition, records)
 
     def _write(self, partition: int, records: Iterable[Encoded]) -> FoundReceipt | None:
@@ -93,7 +86,7 @@ class KafkaPartitionWriter:
         try:
             for record in records:
                 if is_first and opened is None:
-                    opened = _begun(transactions[0].open)
+                    opened = begun(transactions[0].open)
                 spool.add(record)
             if not spool.digest.records:
                 return None
@@ -194,17 +187,3 @@ class KafkaPartitionWriter:
             return there
         transaction.commit()
         return FoundReceipt(receipt, place, offsets[-1])
-
-
-def _begun(call: Callable[[], T]) -> Future[T]:
-    """Run a call in a thread of its own."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as e:
-            future.set_exception(e)
-
-    Thread(target=run, name="KafkaTransaction-open", daemon=True).start()
-    return future

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kstream.errors import FencedError
-from kstream.sinks.receipt import changed
+from kstream.sinks.receipt import check_fence
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.sink.receipt import FENCES, Fence, KafkaReceipt, decode_fence, decode_receipt, fence_key, partition_of, place_of
 
@@ -101,15 +100,7 @@ class Receipts:
         """Raise an error if a fence that was written after this driver's names another driver. Errors as `look`. Pure."""
         if found.epoch < self.fence.epoch:  # its driver was late with it, and has seen this driver's since
             return
-        if found.epoch > self.fence.epoch:
-            raise FencedError(
-                f"output {self.output}: another driver writes (epoch {found.epoch}, this one has {self.fence.epoch})",
-                path=self.topic,
-                epoch=self.fence.epoch,
-                newer_epoch=found.epoch,
-            )
-        if found.writer != self.fence.writer:
-            raise changed(self.output, "a driver of another copy of this checkpoint writes. Use one of the copies only")
+        check_fence(self.output, self.topic, (self.fence.epoch, self.fence.writer), (found.epoch, found.writer))
 
 
 def where(message: Any) -> str:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from kstream.dstream.output import Writer
-from kstream.sinks.receipt import changed
+from kstream.sinks.receipt import check_is_of_checkpoint
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer
@@ -88,12 +88,8 @@ class ReceiptsTopic:
                 begins = {place: end.offset for (_, place), end in ends.items()}
             else:
                 begins = {**dict.fromkeys(range(FENCES + 1, FENCES + 1 + before.num_partitions), 0), **begins}
-        if before is not None and driver.nonce_of(before.epoch) != before.writer:
-            raise changed(
-                self._output,
-                f"a driver has written that is not one of this checkpoint (epoch {before.epoch}): the checkpoint is older than what was "
-                "written, or another copy of it. Use the newest checkpoint, and only one copy",
-            )
+        if before is not None:
+            check_is_of_checkpoint(self._output, (before.epoch, before.writer), driver.nonce_of)
         receipts = Receipts(self.name, driver.job, self._output, Fence(driver.epoch, driver.nonce, len(begins)), 0, self._prefix)
         check(receipts.look(reader, begins, READ_S, waits=False).receipts)
         receipts = replace(receipts, fences_end=self._append(receipts) + 1)

@@ -312,7 +312,7 @@ def test_the_time_out_of_a_transaction_allows_for_a_slow_connection(jobs: Jobs, 
 def test_a_half_written_batch_whose_keys_go_elsewhere_now_is_refused(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another Python version or PYTHONHASHSEED: keys would be lost and be there twice."""
     jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
-    monkeypatch.setattr(partition_writer, "hashing", lambda: 12345)
+    monkeypatch.setattr("kstream.sinks.receipt.hashing", lambda: 12345)
     with pytest.raises(OutputChangedError, match="the workers divide keys otherwise now"):
         jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), is_first_try=False)
     assert jobs.numbers() == [3]
