@@ -30,9 +30,11 @@ FIRST_PARTY = (
     EntryPoint("kafka", "kstream_kafka", CONNECTORS),
     EntryPoint("log", "kstream.offsets.connector", CONNECTORS),
     EntryPoint("testing", "kstream.testing", CONNECTORS),
+    EntryPoint("audit", "kstream_kafka.tools.audit_command:audit_command", COMMANDS),
     EntryPoint("demo", "kstream_kafka.demo.command:demo_command", COMMANDS),
     EntryPoint("dlq", "kstream_kafka.tools.dlq_command:dlq_command", COMMANDS),
     EntryPoint("produce", "kstream_kafka.tools.produce_command:produce_command", COMMANDS),
+    EntryPoint("sink", "kstream_kafka.tools.sink_command:sink_command", COMMANDS),
     EntryPoint("tail", "kstream_kafka.tools.tail_command:tail_command", COMMANDS),
 )
 

@@ -19,6 +19,7 @@ GROUPS = {
     "Look at a job": ("status", "page", "doctor", "lag", "checkpoint", "history", "ledger"),
     "Offsets": ("offsets",),
     "Records": ("peek", "skip", "dlq", "produce", "tail"),
+    "Exactly-once outputs": ("sink", "audit"),
     "A first look": ("demo",),
 }
 """The commands by what they are for, as the page shows them."""

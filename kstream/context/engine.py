@@ -313,6 +313,7 @@ class Engine:
             timeout = self.patience() if graceful else _CUT_S
         run_each(
             partial(self._stop_batches, graceful, timeout),
+            *(output.stop for output in self._graph.outputs()),
             self._received and self._received.close,
             self._bus.stop,
             self._allocation and partial(self._bus.remove, self._allocation),

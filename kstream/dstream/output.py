@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import Json
+from kstream.batch import Json, PlannedInput
 from kstream.batch_time import Time
 
 if TYPE_CHECKING:
@@ -41,11 +41,13 @@ class OutputBatch:
         time: the batch time.
         nonce: of its plan. No two plans have the same.
         is_first_try: whether no job of the batch can have run before, in this driver or in an earlier one.
+        inputs: what each input has planned for it, by the number of the stream.
     """
 
     time: Time
     nonce: str
     is_first_try: bool
+    inputs: Mapping[int, PlannedInput] = field(default_factory=dict[int, PlannedInput])
 
 
 class Output(ABC):
@@ -108,4 +110,8 @@ class Output(ABC):
 
     def committed(self, time: Time) -> None:
         """Note that the completion of a batch is stored: no driver runs the batch again. Any thread. Must return at once."""
+        return
+
+    def stop(self) -> None:
+        """Close what is kept from batch to batch. Called when the context has stopped and no batch runs; also after a failed start."""
         return

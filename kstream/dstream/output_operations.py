@@ -74,6 +74,8 @@ class OutputOperations(DStreamBase[T_co]):
         delivery: str = "exactly-once",
         name: str | None = None,
         prefix: str = "kstream",
+        outputChanged: str = "fail",
+        audit: bool = True,
     ) -> None:
         """Write each record to Kafka, exactly once by default, however often a batch runs: an output operation.
 
@@ -93,7 +95,10 @@ class OutputOperations(DStreamBase[T_co]):
             delivery: `exactly-once`; or `at-least-once`, by an idempotent producer: then a task that runs again writes its records again,
                 no checkpoint directory is needed, and batches do not wait for each other.
             name: the name of the output; by default `kafka` with the topic. Receipts belong to it: keep it when the code changes.
-            prefix: begins the name of the topic of the receipts, and the transactional ids.
+            prefix: begins the names of the topics of receipts and audit, and the transactional ids.
+            outputChanged: what happens to a half-written batch that has other keys, or another number of records, when it is computed
+                again behind a shuffle. `fail` fails the batch. `keep` keeps what is written, and writes the other partitions as they are.
+            audit: whether each batch leaves an entry in topic `<prefix>-audit`, from which `kstream audit` proves what was written.
 
         Raises:
             TypeError: an argument is no function, or a generator function.
@@ -101,7 +106,9 @@ class OutputOperations(DStreamBase[T_co]):
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
         """
         functions = {"key": key, "value": value, "headers": headers, "partition": partition}
-        encode, output, secrets = connectors.load("kafka").kafka_output(topic, kafkaParams, functions, delivery, name, prefix)
+        encode, output, secrets = connectors.load("kafka").kafka_output(
+            topic, kafkaParams, functions, delivery, name, prefix, outputChanged, audit
+        )
         if secrets:
             words = f"Kafka parameters that may hold a secret are never stored, and saveToKafka has {', '.join(secrets)}"
             self._recorder.why_not = self._recorder.why_not or words

@@ -234,7 +234,7 @@ class BatchSubmitter:
             logger.warning("batch %s is made from the states that were written last: blocks or files of newer ones are gone", time)
         with self._parts.environment.for_generation(time):
             is_first_try = batch.plan.epoch == self._log.epoch and last is None and not self._lifecycle.failures(time) and not batch.repairs
-            return self._graph.generate_jobs(OutputBatch(time, batch.plan.nonce, is_first_try))
+            return self._graph.generate_jobs(OutputBatch(time, batch.plan.nonce, is_first_try, batch.inputs))
 
     def _fail(self, batch: Batch, error: Exception, last: JobSet | None = None) -> None:
         """End the try of a batch that was not submitted. Report its error if no retry is left. `last`: the jobs of the last try."""

@@ -186,6 +186,7 @@ class KafkaDriverClient:
         if statistics_ms:
             settings.update({"statistics.interval.ms": statistics_ms, "stats_cb": self._on_statistics})
         self._admin = new_client(AdminClient, settings)
+        self._cluster_id: str | None = None
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
         """Return all partitions of the topics of a subscription.
@@ -218,6 +219,12 @@ class KafkaDriverClient:
                     raise TopicNotAvailableError(not_ready, "the brokers' answer about all topics has an error for each of them")
                 raise self._unknown(missing, topics, UNKNOWN_TOPIC_WAIT_MS)
             self._pause()
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster; None if the brokers tell none. Blocks at the first call. Errors as `partitions`."""
+        if self._cluster_id is None:
+            self._all_topics()
+        return self._cluster_id
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> bool:
         """Create a topic that does not exist, with the brokers' own number of replicas. Blocks.
@@ -455,6 +462,7 @@ class KafkaDriverClient:
             metadata = self._requests.run_blocking(lambda: self._admin.list_topics(timeout=timeout / 1000))
         except KafkaException as e:
             raise self._mapped(e, timeout) from e
+        self._cluster_id = metadata.cluster_id
         hosts = {number: broker.host for number, broker in metadata.brokers.items()}
         shown = {name: t for name, t in metadata.topics.items() if t.error is None or t.error.code() not in UNKNOWN_TOPIC}
         topics = {name: t.partitions if t.error is None else {} for name, t in shown.items()}

@@ -2,9 +2,13 @@
 
 producer_record    ProducerRecord, and how a record of a stream becomes one
 spool              what a task has encoded, until all of it is written
+broker_probe       whether the brokers keep what a transaction promises
 receipt            the receipt of a partition and the fence of a driver, as bytes (pure)
 receipts           where the receipts of an output are, and which driver may write
 receipts_topic     the topic of the receipts, as the driver makes it and takes it over
+comparison         what differs when a written partition is computed again
+audit              what an output tells of a batch that it has written, as bytes (pure)
+audit_topic        the topic of these entries, as the driver writes it
 partition_writer   the tasks' half, exactly once
 at_least_once      the tasks' half, at least once
 kafka_output       the driver's half, an Output

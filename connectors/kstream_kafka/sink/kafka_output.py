@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Json
@@ -14,25 +16,36 @@ from kstream.dstream.arguments import check_function
 from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
-from kstream.sinks.receipt import WrittenBatch, check_has_checkpoint, lost_partition, to_write
+from kstream.sinks.receipt import WrittenBatch, changed, check_has_checkpoint, lost_partition, to_write
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction
 from kstream_kafka.errors import check_one_of
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
+from kstream_kafka.sink.audit import AuditEntry, beginning
+from kstream_kafka.sink.audit_topic import AuditTopic, input_ranges
+from kstream_kafka.sink.comparison import Recomputation, Recomputed, difference, is_behind_shuffle
 from kstream_kafka.sink.partition_writer import KafkaPartitionWriter
 from kstream_kafka.sink.producer_record import RecordEncoder
-from kstream_kafka.sink.receipt import FENCES
+from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, sum_of
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, FoundReceipts, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
+logger = logging.getLogger("kstream.kafka")
+
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+FAIL, KEEP = "fail", "keep"
 AT_ONCE = 32
 """So many transactional ids are taken at once."""
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_CHANGED = (
+    "So its records may be divided otherwise, and some would be lost or be there twice. Start the job with the code that it had, until "
+    "this batch has ended. Or keep what is written, and write the other partitions as they are now: kstream sink accept, or "
+    "saveToKafka(…, outputChanged='keep')"
+)
 _REMEDY = "If that cannot be, give the output another name: it writes the whole batch then, and these partitions a second time"
 
 
@@ -43,11 +56,13 @@ def kafka_output(
     delivery: str,
     name: str | None,
     prefix: str,
+    outputChanged: str,
+    audit: bool,
 ) -> tuple[RecordEncoder, Output | Callable[[Time, RDD[Any]], None], Sequence[str]]:
     """Return the parts of `DStream.saveToKafka`. A hook of the core.
 
     Args:
-        topic, kafkaParams, delivery, name, prefix: as for `DStream.saveToKafka`.
+        topic, kafkaParams, delivery, name, prefix, outputChanged, audit: as for `DStream.saveToKafka`.
         functions: its arguments `key`, `value`, `headers` and `partition`, by name.
 
     Returns:
@@ -60,6 +75,7 @@ def kafka_output(
         if function is not None:
             check_function("saveToKafka", argument, function)
     check_one_of(delivery, (EXACTLY_ONCE, AT_LEAST_ONCE), "delivery")
+    check_one_of(outputChanged, (FAIL, KEEP), "outputChanged")
     if name is None and topic is None:
         raise refused(ValueError("saveToKafka: without a topic the output needs a name: saveToKafka(None, …, name='orders')"))
     name = name if name is not None else f"kafka {topic}"
@@ -69,9 +85,28 @@ def kafka_output(
         raise refused(ValueError(f"saveToKafka: prefix is {prefix!r}; give the beginning of a topic's name, such as kstream"))
     encoder, params = RecordEncoder(name, topic, **functions), KafkaParams.parse(kafkaParams)
     if delivery == EXACTLY_ONCE:
-        return encoder, KafkaOutput(name, params, prefix), params.not_storable()
+        return encoder, KafkaOutput(name, params, prefix, topic, keeps=outputChanged == KEEP, audit=audit), params.not_storable()
     writer = AtLeastOnceWriter(params.sink())
     return encoder, lambda _time, rdd: rdd.foreachPartition(writer), params.not_storable()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What the driver has found before a try of a batch.
+
+    Attributes:
+        known: partition of the RDD → the receipt that an earlier try has written.
+        wanted: the partitions that are to be written; None for all.
+        keeps: whether what is written stands, whatever the batch has now.
+        kept: the partitions that differ from what is written of them; None if they were not compared.
+        is_past: whether a later batch is written, too. Then all of this one is.
+    """
+
+    known: Mapping[int, FoundReceipt]
+    wanted: Sequence[int] | None
+    keeps: bool = False
+    kept: Sequence[int] | None = None
+    is_past: bool = False
 
 
 class KafkaOutput(Output):
@@ -80,16 +115,24 @@ class KafkaOutput(Output):
     is_ordered = True
     keeps_layout = True
 
-    def __init__(self, name: str, params: KafkaParams, prefix: str) -> None:
+    def __init__(
+        self, name: str, params: KafkaParams, prefix: str, topic: str | None = None, *, keeps: bool = False, audit: bool = True
+    ) -> None:
         """
         Args:
             name: the name of the output.
             params: the Kafka parameters.
-            prefix: begins the name of the topic of the receipts, and the transactional ids.
+            prefix: begins the names of the topics of receipts and audit, and the transactional ids.
+            topic: the topic that is written; None if each record names its own.
+            keeps: whether what is written of a half-written batch stands, though the batch has other keys now.
+            audit: whether each batch leaves an entry in the topic of the audit.
         """
         self.name = name
         self._params = params
+        self._writes_to = topic
+        self._keeps = keeps
         self._topic = ReceiptsTopic(params, prefix, name)
+        self._audit = AuditTopic(params, prefix) if audit else None
         self._timeout_ms = params.transaction_ms
         self._driver: Writer | None = None
         self._topic_id: str | None = None
@@ -102,10 +145,8 @@ class KafkaOutput(Output):
         """partition of the topic → the offset of the first receipt of the newest batch. No receipt of a later batch is before it."""
         self._ends: dict[int, int] = {}
         """partition of the topic → an offset behind all receipts of the newest batch."""
-        self._known: dict[int, FoundReceipt] = {}
-        """partition of the RDD → the receipt of the batch that is being written, of its earlier tries."""
-        self._wanted: Sequence[int] | None = None
-        """The partitions of that batch that are to be written; None for all."""
+        self._begun = _Begun({}, None)
+        """What `prepare` has found of the batch that is being written."""
         self._written: dict[Time, int] = {}
         """The number of records of each batch that is written and whose completion is not stored."""
 
@@ -124,26 +165,55 @@ class KafkaOutput(Output):
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
         """Read the receipts, if a try of the batch may have run before. At the first batch, take over from earlier drivers."""
         self._check_repeats(rdd)
-        self._known, self._wanted = {}, None
+        self._begun = _Begun({}, None)
         if self._receipts is not None and batch.is_first_try:
             return None
         assert self._driver is not None
-        number = rdd.getNumPartitions()
+        number, accepted = rdd.getNumPartitions(), frozenset[int]()
         with closing(TopicReader(self._reading())) as reader:
             if self._receipts is None:
                 taken = self._topic.take_over(
                     self._driver, reader, self._topic_id, self._begins, lambda receipts: self._to_write(receipts, batch, number)
                 )
-                self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
+                if taken.is_first and self._audit is not None and self._writes_to is not None:
+                    self._audit.append(beginning(self._driver, self.name, self._writes_to))
+                self._receipts, self._topic_id, self._begins, accepted = taken.receipts, taken.topic_id, taken.begins, taken.accepted
             self._fence_tasks(self._receipts, number)
             found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000)
         lost = lost_partition([one.receipt for one in found.receipts], self._newest)
         if self._newest is not None and lost is not None:
             raise self._topic.lost(f"batch {self._newest.time_ms} ms was written, and there is no receipt of its partition {lost}")
-        self._wanted = self._to_write(found.receipts, batch, number)
-        self._known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
+        wanted = self._to_write(found.receipts, batch, number)
+        known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
-        return self._wanted
+        is_past = any(one.receipt.time_ms > batch.time.milliseconds for one in found.receipts)
+        self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in accepted | found.accepted, is_past=is_past)
+        if known and wanted and is_behind_shuffle(rdd):
+            self._begun = replace(self._begun, kept=self._recompute(batch, rdd))
+        return wanted
+
+    def _recompute(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int]:
+        """Compute what is written of a half-written batch again, and compare. Return the partitions that differ. Errors as `compared`."""
+        hashing = next(one.receipt.hashing for one in self._begun.known.values())
+        job = Recomputation(hashing, self.name, batch.time.milliseconds)
+        found: Iterable[Recomputed] = rdd.context.runJob(rdd.mapPartitionsWithIndex(job), list, sorted(self._begun.known))
+        return self._compared(batch, found, may_have_moved=True)
+
+    def _compared(self, batch: OutputBatch, recomputed: Iterable[Recomputed], may_have_moved: bool) -> Sequence[int]:
+        """Compare partitions with what is written of them. Return those that differ, after a WARNING.
+
+        OutputChangedError if records may have moved to partitions that are not written, and that is not accepted.
+        """
+        receipts = {partition: one.receipt.digests for partition, one in self._begun.known.items()}
+        differences = [found for one in recomputed if (found := difference(one.partition, receipts.get(one.partition, {}), one.digests))]
+        if not differences:
+            return ()
+        worst = next((found for found in differences if found.has_moved), differences[0])
+        words = f"batch {batch.time.milliseconds} ms is half-written, and differs now in {worst.words}"
+        if may_have_moved and worst.has_moved and not self._begun.keeps:
+            raise changed(self.name, f"{words}. {_CHANGED}")
+        logger.warning("output %s: %s. What is written stands: the code, or what it reads, has changed", self.name, words)
+        return [found.partition for found in differences]
 
     def _to_write(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
         """Return the partitions of a batch that are to be written. Errors as `to_write`."""
@@ -185,9 +255,9 @@ class KafkaOutput(Output):
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
         assert self._receipts is not None
-        number = rdd.getNumPartitions()
+        number, begun = rdd.getNumPartitions(), self._begun
         chosen = range(number) if partitions is None else partitions
-        receipts = list(self._known.values())
+        receipts = list(begun.known.values())
         if chosen:
             writer = KafkaPartitionWriter(
                 receipts=self._receipts,
@@ -198,13 +268,26 @@ class KafkaOutput(Output):
                 num_partitions=number,
                 begins=dict(self._ends),
                 timeout_ms=self._timeout_ms,
-                wanted=None if self._wanted is None else frozenset(self._wanted),
+                wanted=None if begun.wanted is None else frozenset(begun.wanted),
                 is_first_try=batch.is_first_try,
-                hashing=next((one.receipt.hashing for one in self._known.values()), None),
+                hashing=next((one.receipt.hashing for one in begun.known.values()), None),
             )
-            written: Iterable[FoundReceipt | None] = rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen)
-            receipts += [one for one in written if one is not None]
+            results = list[FoundReceipt | Recomputed | None](rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen))
+            receipts += [one for one in results if isinstance(one, FoundReceipt)]
+            if begun.kept is None and begun.wanted:
+                recomputed = [one for one in results if isinstance(one, Recomputed)]
+                begun = replace(begun, kept=self._compared(batch, recomputed, may_have_moved=False))
+        if self._audit is not None and not begun.is_past:
+            self._tell(self._audit, batch, number, [one.receipt for one in receipts], begun.kept or ())
         self._note(batch.time, number, receipts)
+
+    def _tell(self, audit: AuditTopic, batch: OutputBatch, number: int, receipts: Sequence[KafkaReceipt], kept: Sequence[int]) -> None:
+        """Write the entry of a batch for the audit. All of the batch is committed."""
+        inputs, time_ms, driver = input_ranges(batch.inputs), batch.time.milliseconds, self._driver
+        assert driver is not None
+        if (inputs or receipts) and all(one.time_ms == time_ms for one in receipts):
+            digests = sum_of(one.digests for one in receipts)
+            audit.append(AuditEntry(driver.job, self.name, driver.epoch, time_ms, batch.nonce, number, digests, {}, inputs, kept))
 
     def _note(self, time: Time, number: int, receipts: Sequence[FoundReceipt]) -> None:
         """Note that a batch is written, with these receipts. There are none if it is empty. A later one may be written, too."""
@@ -232,6 +315,10 @@ class KafkaOutput(Output):
 
     def committed(self, time: Time) -> None:
         self._written.pop(time, None)
+
+    def stop(self) -> None:
+        if self._audit is not None:
+            self._audit.close()
 
     def _reading(self) -> Mapping[str, Any]:
         """Return the properties of the consumers of receipts. They read from leaders: a follower may be late."""

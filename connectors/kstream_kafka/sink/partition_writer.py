@@ -22,10 +22,11 @@ from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction, begun
 from kstream_kafka.errors import KafkaError, ProducerFencedError
 from kstream_kafka.reader.consumer_cache import settings_key
+from kstream_kafka.sink.comparison import Recomputed
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import KafkaReceipt, encode_receipt, receipt_key
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
-from kstream_kafka.sink.spool import Spool
+from kstream_kafka.sink.spool import Spool, digests_of
 
 WAIT_S = 0.5
 """Seconds between two looks for the receipt of another attempt."""
@@ -47,7 +48,8 @@ class KafkaPartitionWriter:
         num_partitions: how many it has.
         begins: where to look for receipts of this batch: partition of the topic → offset.
         timeout_ms: the time-out of a transaction. One with more bytes has a longer one.
-        wanted: the partitions that are to be written; None for all. The others are only computed.
+        wanted: the partitions that are to be written; None for all. The others are only computed, for inputs that report on all records,
+            and to be compared.
         hashing: that of the receipts of this batch; None without any.
         is_first_try: whether no task of the batch can have run before. Then a first attempt takes its id beside the user's code.
     """
@@ -64,13 +66,11 @@ class KafkaPartitionWriter:
     is_first_try: bool
     hashing: int | None = None
 
-    def __call__(self, partition: int, records: Iterable[Encoded]) -> Iterator[FoundReceipt | None]:
-        """Write a partition. Yield its receipt; None if it is empty, or was written before and is only computed."""
+    def __call__(self, partition: int, records: Iterable[Encoded]) -> Iterator[FoundReceipt | Recomputed | None]:
+        """Write a partition. Yield its receipt, None if it is empty; or what it has now, if it is written."""
         begin_task()
         if self.wanted is not None and partition not in self.wanted:
-            for _ in records:  # inputs report on all records of a batch
-                pass
-            yield None
+            yield Recomputed(partition, digests_of(records))
             return
         check_hashing(self.hashing, self.receipts.output, self.time_ms)
         yield self._write(partition, records)
@@ -88,7 +88,7 @@ class KafkaPartitionWriter:
                 if is_first and opened is None:
                     opened = begun(transactions[0].open)
                 spool.add(record)
-            if not spool.digest.records:
+            if not spool.digests:
                 return None
             if opened is not None:
                 opened.result()
@@ -113,7 +113,7 @@ class KafkaPartitionWriter:
 
     def _timeout_ms(self, spool: Spool) -> int:
         """Return the time-out of a transaction that is long enough for what is to be written."""
-        return max(self.timeout_ms, spool.digest.bytes * 1000 // SLOW)
+        return max(self.timeout_ms, sum(digest.bytes for digest in spool.digests.values()) * 1000 // SLOW)
 
     def _by_another_attempt(self, partition: int, error: KafkaError) -> FoundReceipt:
         """Return the receipt of this partition, which another attempt writes, or this one has written before it lost its id. Blocks.
@@ -160,17 +160,17 @@ class KafkaPartitionWriter:
 
         The look before the commit decides. An answer of a broker that was away has not this receipt, so it cannot end the look.
         """
-        receipts, digest = self.receipts, spool.digest
+        receipts, digests = self.receipts, spool.digests
         receipt = KafkaReceipt(
             partition,
             self.num_partitions,
             self.time_ms,
             self.nonce,
-            digest.records,
+            sum(digest.records for digest in digests.values()),
             hashing(),
             receipts.fence.epoch,
             receipts.fence.writer,
-            digest,
+            digests,
         )
         place, offsets = receipts.place(partition), list[int]()
         transaction.begin()

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from kstream.errors import CorruptRecordError
 from kstream.sinks.receipt import Receipt
 
 FENCES = 0
 """The partition of the topic that has the fences."""
+MASK = (1 << 64) - 1
+"""Sums of digests are modulo 2^64."""
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """What a partition of a batch has written, whatever the order: two sets of records with equal digests are taken as equal.
+class Digest(NamedTuple):
+    """A set of records, whatever their order: two sets with equal digests are taken as equal.
 
     Attributes:
         records: how many records.
@@ -36,6 +39,25 @@ class Digest:
     keys: int = 0
     values: int = 0
 
+    def plus(self, other: Digest) -> Digest:
+        """Return the digest of the records of both."""
+        return Digest(
+            self.records + other.records, self.bytes + other.bytes, (self.keys + other.keys) & MASK, (self.values + other.values) & MASK
+        )
+
+
+Digests: TypeAlias = Mapping[str, Digest]
+"""topic → the digest of the records that are written to it."""
+
+
+def sum_of(all_digests: Iterable[Digests]) -> dict[str, Digest]:
+    """Return the digests of the records of all of these."""
+    found: dict[str, Digest] = {}
+    for digests in all_digests:
+        for topic, digest in digests.items():
+            found[topic] = found.get(topic, Digest()).plus(digest)
+    return found
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaReceipt(Receipt):
@@ -44,12 +66,12 @@ class KafkaReceipt(Receipt):
     Attributes:
         epoch: of the driver that has written it.
         writer: the nonce of that epoch.
-        digest: what is written.
+        digests: what is written.
     """
 
     epoch: int
     writer: str
-    digest: Digest
+    digests: Digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +101,27 @@ def place_of(output: str, partition: int, num_partitions: int) -> int:
 
 
 def receipt_key(job: str, output: str, partition: int) -> bytes:
-    return _encoded(["receipt", job, output, partition])
+    return encoded(["receipt", job, output, partition])
 
 
 def fence_key(job: str, output: str) -> bytes:
-    return _encoded(["fence", job, output])
+    return encoded(["fence", job, output])
+
+
+def acceptance_key(job: str, output: str) -> bytes:
+    return encoded(["accept", job, output])
 
 
 def encode_receipt(receipt: KafkaReceipt) -> bytes:
-    digest = receipt.digest
-    return _encoded(
+    return encoded(
         {
             "batch": receipt.time_ms,
-            "bytes": digest.bytes,
             "epoch": receipt.epoch,
             "hashing": receipt.hashing,
-            "keys": digest.keys,
             "partitions": receipt.num_partitions,
             "plan": receipt.nonce,
             "records": receipt.num_records,
-            "values": digest.values,
+            "topics": receipt.digests,
             "version": _VERSION,
             "writer": receipt.writer,
         }
@@ -113,9 +136,7 @@ def decode_receipt(partition: int, value: bytes, place: str) -> KafkaReceipt:
         value: the value of the record.
         place: topic, partition and offset, for the message.
     """
-    form = _decoded(value, place)
-    try:
-        digest = Digest(form["records"], form["bytes"], form["keys"], form["values"])
+    with decoded(value, place, _VERSION) as form:
         return KafkaReceipt(
             partition,
             form["partitions"],
@@ -125,51 +146,75 @@ def decode_receipt(partition: int, value: bytes, place: str) -> KafkaReceipt:
             form["hashing"],
             form["epoch"],
             form["writer"],
-            digest,
+            {topic: Digest(*numbers) for topic, numbers in form["topics"].items()},
         )
-    except KeyError as e:
-        raise _damaged(place, f"it has no {e}") from e
 
 
 def encode_fence(fence: Fence) -> bytes:
-    return _encoded({"epoch": fence.epoch, "partitions": fence.num_partitions, "version": _VERSION, "writer": fence.writer})
+    return encoded({"epoch": fence.epoch, "partitions": fence.num_partitions, "version": _VERSION, "writer": fence.writer})
 
 
 def decode_fence(value: bytes, place: str) -> Fence:
     """Return the fence that a record has. CorruptRecordError if it has none. Arguments as for `decode_receipt`."""
-    form = _decoded(value, place)
-    try:
+    with decoded(value, place, _VERSION) as form:
         return Fence(form["epoch"], form["writer"], form["partitions"])
-    except KeyError as e:
-        raise _damaged(place, f"it has no {e}") from e
+
+
+def encode_acceptance(time_ms: int) -> bytes:
+    """Return the value of a record that accepts what is written of a batch, though it differs from what the batch has now."""
+    return encoded({"batch": time_ms, "version": _VERSION})
+
+
+def decode_acceptance(value: bytes, place: str) -> int:
+    """Return the batch that a record accepts, in ms. CorruptRecordError if it is none. Arguments as for `decode_receipt`."""
+    with decoded(value, place, _VERSION) as form:
+        return form["batch"]
 
 
 def partition_of(key: bytes | None, job: str, output: str) -> int | None:
     """Return the partition of the RDD that a record is the receipt of; None if it belongs to another output or job."""
-    try:
-        found: Any = json.loads(key or b"")
-    except ValueError:
-        return None
-    match found:
+    match parsed_key(key):
         case ["receipt", str(of_job), str(of_output), int(partition)] if (of_job, of_output) == (job, output):
             return partition
         case _:
             return None
 
 
-def _encoded(form: Any) -> bytes:
+def parsed_key(key: bytes | None) -> Any:
+    """Return the JSON value of a key; None if it is none."""
+    try:
+        return json.loads(key or b"")
+    except ValueError:
+        return None
+
+
+def encoded(form: Any) -> bytes:
+    """Return the bytes of a key or of a value: JSON with sorted keys and without spaces."""
     return json.dumps(form, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _decoded(value: bytes, place: str) -> dict[str, Any]:
+@contextmanager
+def decoded(value: bytes, place: str, version: int) -> Generator[dict[str, Any]]:
+    """Give the mapping that a value is. CorruptRecordError if it is none of this version, or lacks what the caller asks it for.
+
+    Args:
+        value: the value of the record.
+        place: topic, partition and offset, for the message.
+        version: of the form.
+    """
     try:
         form: Any = json.loads(value)
     except ValueError as e:
         raise _damaged(place, str(e)) from e
-    if not isinstance(form, dict) or form.get("version") != _VERSION:
+    if not isinstance(form, dict) or form.get("version") != version:
         raise _damaged(place, "it is of another version, or of another program")
-    return form
+    try:
+        yield form
+    except KeyError as e:
+        raise _damaged(place, f"it has no {e}") from e
+    except (AttributeError, TypeError, ValueError) as e:
+        raise _damaged(place, f"a part has another form: {e}") from e
 
 
 def _damaged(place: str, reason: str) -> CorruptRecordError:
-    return CorruptRecordError(f"the record at {place} is no receipt of kstream: {reason}", path=place, reason=reason)
+    return CorruptRecordError(f"the record at {place} is none of kstream: {reason}", path=place, reason=reason)

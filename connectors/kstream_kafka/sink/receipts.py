@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 
 from kstream.sinks.receipt import check_fence
 from kstream_kafka.client.topic_reader import TopicReader
-from kstream_kafka.sink.receipt import FENCES, Fence, KafkaReceipt, decode_fence, decode_receipt, fence_key, partition_of, place_of
+from kstream_kafka.sink.receipt import (
+    FENCES,
+    Fence,
+    KafkaReceipt,
+    acceptance_key,
+    decode_acceptance,
+    decode_fence,
+    decode_receipt,
+    fence_key,
+    partition_of,
+    place_of,
+)
 
 READ_S = 30.0
 """Seconds in which the receipts must be read."""
@@ -24,10 +35,17 @@ class FoundReceipt:
 
 
 class FoundReceipts(NamedTuple):
-    """The receipts that are there, oldest first; and partition of the topic → the offset up to which it was read."""
+    """What a look has found.
+
+    Attributes:
+        receipts: the receipts, oldest first.
+        ends: partition of the topic → the offset up to which it was read.
+        accepted: the batches, in ms, that `kstream sink accept` names.
+    """
 
     receipts: list[FoundReceipt]
     ends: dict[int, int]
+    accepted: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +70,7 @@ class Receipts:
 
     def transactional_id(self, partition: int) -> str:
         """Return the transactional id of a partition of the RDD. It is the same for all batches and drivers."""
-        return f"{self.prefix}-{self.job}-{self.output}-{partition}"
+        return transactional_id(self.prefix, self.job, self.output, partition)
 
     def place(self, partition: int) -> int:
         """Return the partition of the topic that has the receipts of a partition of the RDD."""
@@ -79,10 +97,11 @@ class Receipts:
             OutputChangedError: a driver of another copy of the checkpoint may write.
             KafkaError: the ends of the partitions were not reached.
         """
-        fence, found = fence_key(self.job, self.output), list[FoundReceipt]()
+        fence, acceptance = fence_key(self.job, self.output), acceptance_key(self.job, self.output)
+        found, accepted = list[FoundReceipt](), set[int]()
 
         def is_mine(key: bytes | None) -> bool:
-            return key == fence or partition_of(key, self.job, self.output) is not None
+            return key in (fence, acceptance) or partition_of(key, self.job, self.output) is not None
 
         log = reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds, is_mine, until, waits)
         for message in log.messages:
@@ -91,16 +110,22 @@ class Receipts:
                 continue
             if key == fence:
                 self.check_driver(decode_fence(value, where(message)))
+            elif key == acceptance:
+                accepted.add(decode_acceptance(value, where(message)))
             elif (partition := partition_of(key, self.job, self.output)) is not None:
                 receipt = decode_receipt(partition, value, where(message))
                 found.append(FoundReceipt(receipt, message.partition(), message.offset()))
-        return FoundReceipts(found, log.ends)
+        return FoundReceipts(found, log.ends, frozenset(accepted))
 
     def check_driver(self, found: Fence) -> None:
         """Raise an error if a fence that was written after this driver's names another driver. Errors as `look`. Pure."""
         if found.epoch < self.fence.epoch:  # its driver was late with it, and has seen this driver's since
             return
         check_fence(self.output, self.topic, (self.fence.epoch, self.fence.writer), (found.epoch, found.writer))
+
+
+def transactional_id(prefix: str, job: str, output: str, partition: int) -> str:
+    return f"{prefix}-{job}-{output}-{partition}"
 
 
 def where(message: Any) -> str:

@@ -13,7 +13,16 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import KafkaConfigError, KafkaError, ReceiptsLostError, UnknownTopicError
-from kstream_kafka.sink.receipt import FENCES, Fence, decode_fence, encode_fence, fence_key
+from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
+from kstream_kafka.sink.receipt import (
+    FENCES,
+    Fence,
+    acceptance_key,
+    decode_acceptance,
+    decode_fence,
+    encode_fence,
+    fence_key,
+)
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts, where
 from kstream_kafka.source.subscription import Topics
 
@@ -31,11 +40,15 @@ class TakenOver:
         receipts: where the receipts are. They name this driver.
         topic_id: that of the topic.
         begins: partition of the topic → an offset before which no receipt of this output is.
+        accepted: the batches, in ms, that `kstream sink accept` names.
+        is_first: whether no driver has written before.
     """
 
     receipts: Receipts
     topic_id: str
     begins: dict[int, int]
+    accepted: frozenset[int]
+    is_first: bool
 
 
 class ReceiptsTopic:
@@ -48,7 +61,7 @@ class ReceiptsTopic:
             prefix: begins the name of the topic, and the transactional ids.
             output: the name of the output.
         """
-        self.name = f"{prefix}-receipts"
+        self.name = receipts_topic(prefix)
         self._params = params
         self._prefix = prefix
         self._output = output
@@ -76,11 +89,14 @@ class ReceiptsTopic:
             FencedError: a later driver may write.
             OutputChangedError: the fence is not one of this checkpoint.
             ReceiptsLostError: the topic is not the one that the checkpoint knows.
+            KafkaConfigError: the brokers do not keep what transactions promise, or the topic cannot have receipts.
             KafkaError: the brokers do not answer, or refuse this client.
         """
         with closing(KafkaDriverClient(self._params)) as client:
+            check_is_broker(client)
             topic_id, places = self._found(client, known_id)
-            before = max(self._fences(driver, reader), key=lambda fence: fence.epoch, default=None)
+            fences, accepted = self._control(driver, reader)
+            before = max(fences, key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
                 raise self.lost(f"topic {self.name} has lost its fence")
             if before is None:
@@ -92,10 +108,12 @@ class ReceiptsTopic:
             check_is_of_checkpoint(self._output, (before.epoch, before.writer), driver.nonce_of)
         receipts = Receipts(self.name, driver.job, self._output, Fence(driver.epoch, driver.nonce, len(begins)), 0, self._prefix)
         check(receipts.look(reader, begins, READ_S, waits=False).receipts)
+        if before is None:
+            check_transactions(self._params, reader, self.name, FENCES, f"{self._prefix}-{driver.job}-{self._output}-probe", READ_S)
         receipts = replace(receipts, fences_end=self._append(receipts) + 1)
-        for fence in self._fences(driver, reader):  # another driver may have been faster
+        for fence in self._control(driver, reader)[0]:  # another driver may have been faster
             receipts.check_driver(fence)
-        return TakenOver(receipts, topic_id, dict(begins))
+        return TakenOver(receipts, topic_id, dict(begins), accepted, before is None)
 
     def lost(self, words: str) -> ReceiptsLostError:
         """Return the error that says that receipts are gone. `words`: what has happened, a clause."""
@@ -123,11 +141,13 @@ class ReceiptsTopic:
             raise KafkaConfigError("prefix", f"names topic {self.name}, which has one partition only or is not compacted", hint)
         return found, places
 
-    def _fences(self, driver: Writer, reader: TopicReader) -> list[Fence]:
-        """Return the fences of this output that are there, oldest first."""
-        key = fence_key(driver.job, self._output)
-        log = reader.read(self.name, {FENCES: 0}, READ_S, lambda found: found == key)
-        return [decode_fence(message.value(), where(message)) for message in log.messages if message.value() is not None]
+    def _control(self, driver: Writer, reader: TopicReader) -> tuple[list[Fence], frozenset[int]]:
+        """Return the fences of this output that are there, oldest first, and the batches that are accepted."""
+        fence, acceptance = fence_key(driver.job, self._output), acceptance_key(driver.job, self._output)
+        messages = reader.read(self.name, {FENCES: 0}, READ_S, lambda found: found in (fence, acceptance)).messages
+        there = [message for message in messages if message.value() is not None]
+        fences = [decode_fence(message.value(), where(message)) for message in there if message.key() == fence]
+        return fences, frozenset(decode_acceptance(message.value(), where(message)) for message in there if message.key() == acceptance)
 
     def _append(self, receipts: Receipts) -> int:
         """Write the fence of this driver, and return its offset."""
@@ -141,3 +161,7 @@ class ReceiptsTopic:
             reason = failures[0] if failures else f"{self.name} has not answered"
             raise KafkaError(f"output {self._output}: its fence could not be written: {reason}", reason=reason)
         return offsets[0]
+
+
+def receipts_topic(prefix: str) -> str:
+    return f"{prefix}-receipts"

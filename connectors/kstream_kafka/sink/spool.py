@@ -5,18 +5,55 @@ from __future__ import annotations
 import pickle
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO
 
 from kstream_kafka.sink.producer_record import Encoded
-from kstream_kafka.sink.receipt import Digest
+from kstream_kafka.sink.receipt import MASK, Digest
 
 HELD_BYTES = 32_000_000
 """The bytes of records that are held in memory. Those before them wait in a temporary file."""
 _OVERHEAD = 150
 """The bytes of a record in memory without its key and value."""
 CHUNK = 1_000
-_MASK = (1 << 64) - 1
+
+
+class DigestSum:
+    """The digests of records that come one by one. One thread."""
+
+    def __init__(self) -> None:
+        self._topic: str | None = None
+        self._sums: dict[str, list[int]] = {}
+        self._of_topic: list[int] = []
+
+    def add(self, record: Encoded) -> int:
+        """Add a record. Return the bytes of its key and value."""
+        topic, key, value, _, _, _ = record
+        if topic != self._topic:
+            self._topic, self._of_topic = topic, self._sums.setdefault(topic, [0, 0, 0, 0])
+        sums, size = self._of_topic, 0
+        if key is not None:
+            size = len(key)
+            sums[2] += zlib.crc32(key) + 1
+        if value is not None:
+            size += len(value)
+            sums[3] += zlib.crc32(value) + 1
+        sums[0] += 1
+        sums[1] += size
+        return size
+
+    @property
+    def digests(self) -> dict[str, Digest]:
+        """topic → the digest of its records."""
+        return {topic: Digest(records, size, keys & MASK, values & MASK) for topic, (records, size, keys, values) in self._sums.items()}
+
+
+def digests_of(records: Iterable[Encoded]) -> dict[str, Digest]:
+    """Return the digests of records, and keep none of them."""
+    found = DigestSum()
+    for record in records:
+        found.add(record)
+    return found.digests
 
 
 class Spool:
@@ -28,29 +65,19 @@ class Spool:
         self._in_memory = 0
         self._file: IO[bytes] | None = None
         self._file_end = 0
-        self._records = self._bytes = self._keys = self._values = 0
+        self._sum = DigestSum()
 
     def add(self, record: Encoded) -> None:
         """Add a record. OSError if the disk for temporary files is full."""
-        _, key, value, *_ = record
-        size = 0
-        if key is not None:
-            size = len(key)
-            self._keys += zlib.crc32(key) + 1
-        if value is not None:
-            size += len(value)
-            self._values += zlib.crc32(value) + 1
-        self._records += 1
-        self._bytes += size
-        self._in_memory += size + _OVERHEAD
+        self._in_memory += self._sum.add(record) + _OVERHEAD
         self._held.append(record)
         if self._in_memory > self._most:
             self._move_to_file()
 
     @property
-    def digest(self) -> Digest:
-        """The digest of all records."""
-        return Digest(self._records, self._bytes, self._keys & _MASK, self._values & _MASK)
+    def digests(self) -> dict[str, Digest]:
+        """topic → the digest of its records. Empty without a record."""
+        return self._sum.digests
 
     def records(self) -> Iterator[Encoded]:
         """Return all records in order. After the first call nothing can be added."""

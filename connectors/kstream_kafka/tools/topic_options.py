@@ -18,11 +18,15 @@ PATIENCE_MS = 5_000
 """The timeout of a request in ms, where a person waits at a terminal and has given none."""
 
 
+def of_brokers(command: Command) -> Command:
+    """Add the options by which brokers are reached."""
+    stored = click.option("--checkpoint", metavar="PATH", help="The checkpoint of the job: its stored parameters reach the brokers.")
+    return stored(connection_options(command))
+
+
 def of_a_topic(command: Command) -> Command:
     """Add the argument TOPIC, and the options by which its brokers are reached."""
-    command = connection_options(command)
-    stored = click.option("--checkpoint", metavar="PATH", help="The checkpoint of the job: its stored parameters reach the brokers.")
-    return click.argument("topic")(stored(command))
+    return click.argument("topic")(of_brokers(command))
 
 
 def connection_of(checkpoint: str | None, bootstrap: str | None, params: Sequence[str], params_file: str | None) -> dict[str, Any]:

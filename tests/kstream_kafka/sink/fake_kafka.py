@@ -10,7 +10,7 @@ import pytest
 from kstream_kafka.client.ports import LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
 from kstream_kafka.errors import BrokerUnreachableError, ProducerFencedError, UnknownTopicError
-from kstream_kafka.sink import kafka_output, partition_writer, receipts_topic
+from kstream_kafka.sink import audit_topic, broker_probe, kafka_output, partition_writer, receipts_topic
 
 
 @dataclass
@@ -63,7 +63,11 @@ class FakeKafka:
     epochs: dict[str, int] = field(default_factory=dict[str, int])
     open: dict[str, Open] = field(default_factory=dict[str, Open])
     on: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
-    policy: str = "compact"
+    policies: dict[str, str] = field(default_factory=dict[str, str])
+    cluster_id: str = "fake"
+    begins: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    fences: bool = True
+    hides_aborted: bool = True
     made: int = 0
     timeouts: list[int] = field(default_factory=list[int])
 
@@ -95,7 +99,7 @@ class FakeKafka:
         for entry in self.topics[topic][1][partition][begin:]:
             if entry.of is not None and entry.of.is_committed is None:
                 break  # the last stable offset
-            if not entry.is_control and (entry.of is None or entry.of.is_committed):
+            if not entry.is_control and (entry.of is None or entry.of.is_committed or not self.hides_aborted):
                 found.append(entry)
         return found
 
@@ -130,8 +134,12 @@ class FakeTransaction:
     epoch: int = 0
     mine: Open | None = None
 
+    def _step(self, name: str) -> None:
+        if not self.id.endswith("-probe"):
+            self.kafka.step(name)
+
     def open(self) -> None:
-        self.kafka.step("open")
+        self._step("open")
         self.kafka.end(self.id, is_committed=False)
         self.epoch = self.kafka.epochs[self.id] = self.kafka.epochs.get(self.id, 0) + 1
 
@@ -140,7 +148,7 @@ class FakeTransaction:
             raise ProducerFencedError(self.id, "epoch")
 
     def begin(self) -> None:
-        self.kafka.step("begin")
+        self._step("begin")
         self._check()
         self.mine = self.kafka.open[self.id] = Open()
 
@@ -161,15 +169,15 @@ class FakeTransaction:
             on_stored(place, at)
 
     def flush(self) -> None:
-        self.kafka.step("flush")
+        self._step("flush")
         self._check()
 
     def commit(self) -> None:
-        self.kafka.step("commit")
-        if self.kafka.epochs[self.id] != self.epoch:
+        self._step("commit")
+        if self.kafka.fences and self.kafka.epochs[self.id] != self.epoch:
             raise ProducerFencedError(self.id, "epoch")
         self.kafka.end(self.id, is_committed=True)
-        self.kafka.step("committed")
+        self._step("committed")
 
     def close(self) -> None:
         if self.kafka.epochs.get(self.id) == self.epoch:
@@ -209,26 +217,32 @@ class FakeClient:
     kafka: FakeKafka
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
-        assert settings["cleanup.policy"] == "compact"
+        assert settings["cleanup.policy"] == ("delete" if topic.endswith("-audit") else "compact")
         if topic in self.kafka.topics:
             return False
         self.kafka.create(topic, partitions)
         return True
 
+    def cluster_id(self) -> str:
+        return self.kafka.cluster_id
+
     def latest(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], LogEnd]:
         return {(topic, p): LogEnd(len(self.kafka.topics[topic][1][p])) for topic, p in partitions}
+
+    def earliest(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], LogEnd]:
+        return {partition: LogEnd(self.kafka.begins.get(partition, 0)) for partition in partitions}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         return {topic: self.kafka.topics[topic][0] for topic in topics if topic in self.kafka.topics}
 
     def partitions(self, subscription: Subscription) -> set[tuple[str, int]]:
-        (topic,) = subscription.names
-        if topic not in self.kafka.topics:
-            raise UnknownTopicError([topic], 0)
-        return {(topic, p) for p in range(len(self.kafka.topics[topic][1]))}
+        if missing := [topic for topic in subscription.names if topic not in self.kafka.topics]:
+            raise UnknownTopicError(missing, 0)
+        return {(topic, p) for topic in subscription.names for p in range(len(self.kafka.topics[topic][1]))}
 
-    def topic_setting(self, _topic: str, name: str) -> str:
-        return {"cleanup.policy": self.kafka.policy}[name]
+    def topic_setting(self, topic: str, name: str) -> str:
+        default = "compact" if topic.endswith("-receipts") else "delete"
+        return {"cleanup.policy": self.kafka.policies.get(topic, default)}[name]
 
     def close(self) -> None:
         pass
@@ -239,9 +253,16 @@ class FakeProducer:
     kafka: FakeKafka
 
     def send(
-        self, topic: str, key: bytes, value: bytes, headers: Any, on_failure: Any, partition: int, on_stored: Callable[[int, int], None]
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        headers: Any,
+        on_failure: Any,
+        partition: int,
+        on_stored: Callable[[int, int], None] = lambda _place, _at: None,
     ) -> None:
-        self.kafka.step("fence")
+        self.kafka.step("audit" if topic.endswith("-audit") else "fence")
         on_stored(partition, self.kafka.append(topic, partition, key, value))
 
     def flush(self) -> int:
@@ -252,9 +273,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     """A FakeKafka behind the clients of the sink."""
     kafka = FakeKafka()
     for module in (kafka_output, partition_writer):
-        monkeypatch.setattr(module, "Transaction", kafka.transaction)
         monkeypatch.setattr(module, "TopicReader", kafka.reader)
+    for module in (kafka_output, partition_writer, broker_probe):
+        monkeypatch.setattr(module, "Transaction", kafka.transaction)
     monkeypatch.setattr(partition_writer, "once", lambda _key, make: make())
-    monkeypatch.setattr(receipts_topic, "KafkaDriverClient", kafka.client)
-    monkeypatch.setattr(receipts_topic, "RecordProducer", kafka.producer)
+    for module in (receipts_topic, audit_topic):
+        monkeypatch.setattr(module, "KafkaDriverClient", kafka.client)
+        monkeypatch.setattr(module, "RecordProducer", kafka.producer)
     return kafka

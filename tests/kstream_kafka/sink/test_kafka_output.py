@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,79 +16,8 @@ from kstream.batch_time import Time
 from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 
-from .fake_kafka import FakeKafka, installed
-
-RECEIPTS, TOTALS = "kstream-receipts", "totals"
-
-
-class Partitions:
-    """Stands for an RDD of encoded records, which are numbers: its partitions run in this process."""
-
-    def __init__(self, *partitions: Sequence[int], level: str = "DETERMINATE") -> None:
-        self.partitions = partitions
-        self.context = self._jrdd = self
-        self.ran: list[int] = []
-        self.level = level
-
-    def getNumPartitions(self) -> int:
-        return len(self.partitions)
-
-    def rdd(self) -> Any:
-        return self
-
-    def outputDeterministicLevel(self) -> Any:
-        return self
-
-    def toString(self) -> str:
-        return self.level
-
-    def mapPartitionsWithIndex(self, function: Callable[[int, Iterator[Encoded]], Iterator[Any]]) -> Any:
-        return function
-
-    def runJob(self, function: Any, _collect: Any, chosen: Sequence[int]) -> list[Any]:
-        self.ran += chosen
-        return [result for number in chosen for result in function(number, self.records(number))]
-
-    def records(self, number: int) -> Iterator[Encoded]:
-        return ((TOTALS, None, b"%d" % n, (), n, None) for n in self.partitions[number])
-
-
-class Jobs:
-    """Drivers of one checkpoint that write to Kafka."""
-
-    def __init__(self, kafka: FakeKafka) -> None:
-        self.kafka = kafka
-        self.plans: dict[int, str] = {}
-        self.nonces: dict[int, str] = {}
-
-    def driver(self, stored: Any = None, nonce: str = "", epoch: int = 0) -> KafkaOutput:
-        """The output of the next driver. `stored`: of the newest completion. `nonce`, `epoch`: those of another copy of the checkpoint."""
-        output = KafkaOutput("kafka totals", KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream")
-        epoch = epoch or len(self.nonces) + 1
-        own, known = nonce or f"nonce {epoch}", dict(self.plans)
-        if not nonce:
-            self.nonces[epoch] = own
-        nonce_of: Callable[[int], str | None] = lambda e: own if e == epoch else self.nonces.get(e)  # noqa: E731
-        output.restore(Writer("job", epoch, own, nonce_of, lambda time, plan: known.get(time.milliseconds) == plan), stored)
-        return output
-
-    def write(self, output: KafkaOutput, time_ms: int, rdd: Partitions, is_first_try: bool = True, partitions: Any = ...) -> Any:
-        """Write a batch, and return its outcome."""
-        given: Any = rdd
-        batch = OutputBatch(Time(time_ms), self.plans.setdefault(time_ms, f"plan of {time_ms}"), is_first_try)
-        missing = output.prepare(batch, given)
-        output.run(batch, given, missing if partitions is ... else partitions)
-        return output.outcome(Time(time_ms))
-
-    def numbers(self) -> list[int]:
-        return [int(value) for value in self.kafka.values(TOTALS)]
-
-
-@pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    kafka = installed(monkeypatch)
-    kafka.create(TOTALS, 3)
-    return Jobs(kafka)
+from .fake_kafka import FakeKafka
+from .jobs import RECEIPTS, TOTALS, Jobs, Partitions
 
 
 def test_records_and_receipts_are_there_and_the_outcome_names_the_batch(jobs: Jobs) -> None:
@@ -268,6 +197,7 @@ def test_a_first_try_makes_no_request_on_the_driver_but_the_first_one(jobs: Jobs
     output = jobs.driver()
     jobs.write(output, 1000, Partitions([1]))
     monkeypatch.setattr("kstream_kafka.sink.kafka_output.TopicReader", lambda _settings: pytest.fail("the driver has read"))
+    monkeypatch.setattr("kstream_kafka.sink.audit_topic.KafkaDriverClient", lambda _params: pytest.fail("a client was made"))
     jobs.write(output, 2000, Partitions([2]))
     assert jobs.numbers() == [1, 2]
 
@@ -284,6 +214,7 @@ def test_each_transaction_has_a_producer_of_its_own(jobs: Jobs) -> None:
     output = jobs.driver()
     for time in (1000, 2000, 3000):
         jobs.write(output, time, Partitions([time]))
+    del jobs.kafka.epochs["kstream-job-kafka totals-probe"]
     assert jobs.kafka.epochs == {"kstream-job-kafka totals-0": 4}, "the driver has taken the id once, each task once"
 
 
@@ -291,6 +222,7 @@ def test_an_empty_partition_costs_no_transaction_and_is_not_missed_later(jobs: J
     output = jobs.driver()
     jobs.write(output, 1000, Partitions([], [1], []))
     assert jobs.kafka.epochs.pop("kstream-job-kafka totals-1") == 2, "by the driver, and by the task"
+    del jobs.kafka.epochs["kstream-job-kafka totals-probe"]
     assert set(jobs.kafka.epochs.values()) == {1}, "by the driver alone"
     stored = jobs.write(output, 2000, Partitions([], [], []))
     assert (stored["batch"], stored["empty"], stored["records"]) == (1000, [0, 2], 0)
@@ -345,7 +277,7 @@ def test_a_task_whose_partition_is_gone_in_the_new_layout_does_not_write_beside_
 @pytest.mark.parametrize(("partitions", "policy"), [(1, "compact"), (17, "delete")])
 def test_a_topic_that_cannot_have_receipts_is_refused(jobs: Jobs, partitions: int, policy: str) -> None:
     jobs.kafka.create(RECEIPTS, partitions)
-    jobs.kafka.policy = policy
+    jobs.kafka.policies[RECEIPTS] = policy
     with pytest.raises(KafkaConfigError, match="names topic kstream-receipts, which has one partition only or is not compacted"):
         jobs.write(jobs.driver(), 1000, Partitions([1]))
     assert not any(jobs.kafka.topics[RECEIPTS][1]), "no fence is there"
@@ -391,10 +323,11 @@ def test_without_a_checkpoint_directory_it_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ((None, {}, {}, "exactly-once", None, "kstream"), "without a topic the output needs a name"),
-        (("totals", {}, {}, "exactly-once", "a,b", "kstream"), "give some text without commas"),
-        (("totals", {}, {}, "exactly-once", None, "a b"), "give the beginning of a topic's name"),
-        (("totals", {}, {}, "twice", None, "kstream"), "One of: exactly-once, at-least-once"),
+        ((None, {}, {}, "exactly-once", None, "kstream", "fail", True), "without a topic the output needs a name"),
+        (("totals", {}, {}, "exactly-once", "a,b", "kstream", "fail", True), "give some text without commas"),
+        (("totals", {}, {}, "exactly-once", None, "a b", "fail", True), "give the beginning of a topic's name"),
+        (("totals", {}, {}, "twice", None, "kstream", "fail", True), "One of: exactly-once, at-least-once"),
+        (("totals", {}, {}, "exactly-once", None, "kstream", "kep", True), "One of: fail, keep"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_call(given: Any, words: str) -> None:

@@ -1,0 +1,100 @@
+"""What differs when a written partition of a half-written batch is computed again. `difference` is pure.
+
+Behind a shuffle a record may have moved to another partition. Then what is written and what is still to be written do not fit together. On
+a narrow lineage each partition has its own input, so what is written stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kstream.sinks.receipt import check_hashing
+from kstream.worker.process import begin_task
+from kstream_kafka.sink.producer_record import Encoded
+from kstream_kafka.sink.receipt import Digest, Digests
+from kstream_kafka.sink.spool import digests_of
+
+SHUFFLE = "org.apache.spark.ShuffleDependency"
+
+
+class Recomputed(NamedTuple):
+    """A partition that a task has computed and not written, because it is written."""
+
+    partition: int
+    digests: Digests
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """Computes written partitions again, to compare them. Pickled into the tasks.
+
+    Attributes:
+        hashing: that of the receipts of the batch.
+        output: the name of the output.
+        time_ms: the batch.
+    """
+
+    hashing: int
+    output: str
+    time_ms: int
+
+    def __call__(self, partition: int, records: Iterable[Encoded]) -> Iterator[Recomputed]:
+        """Yield the digests of a partition. OutputChangedError if this worker divides keys otherwise."""
+        begin_task()
+        check_hashing(self.hashing, self.output, self.time_ms)
+        yield Recomputed(partition, digests_of(records))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a partition differs from what is written of it.
+
+    Attributes:
+        partition: its number.
+        words: a clause that names the partition.
+        has_moved: whether it has other keys, or another number of records: records may have moved between partitions.
+    """
+
+    partition: int
+    words: str
+    has_moved: bool
+
+
+def difference(partition: int, written: Digests, now: Digests) -> Difference | None:
+    """Return how a partition differs from what is written of it; None if it is the same.
+
+    Args:
+        partition: its number.
+        written: the digests in its receipt.
+        now: those of its records now.
+    """
+    only_values: Difference | None = None
+    for topic in sorted(written.keys() | now.keys()):
+        then, found = written.get(topic, Digest()), now.get(topic, Digest())
+        place = f"partition {partition}, topic {topic}"
+        if then.records != found.records:
+            return Difference(partition, f"{place}: {then.records} records are written, and there are {found.records} now", has_moved=True)
+        if then.keys != found.keys:
+            return Difference(partition, f"{place}: its {then.records} records have other keys than those that are written", has_moved=True)
+        if then != found and only_values is None:
+            only_values = Difference(partition, f"{place}: some values are others than those that are written", has_moved=False)
+    return only_values
+
+
+def is_behind_shuffle(rdd: Any) -> bool:
+    """Return whether a partition of an RDD gets records of several partitions of its parents. Asks the JVM; one call an RDD or more."""
+    left, seen = [rdd._jrdd.rdd()], set[int]()
+    while left:
+        one = left.pop()
+        if one.id() in seen:
+            continue
+        seen.add(one.id())
+        found = one.dependencies()
+        for number in range(found.size()):
+            dependency = found.apply(number)
+            if dependency.getClass().getName() == SHUFFLE:
+                return True
+            left.append(dependency.rdd())
+    return False

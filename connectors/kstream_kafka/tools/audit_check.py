@@ -1,0 +1,165 @@
+"""What the entries of an audit prove: each input offset is in one batch, and each batch is in the output as its receipts say. Pure.
+
+An output topic is read once, from the ends of the first entry to those of the last one. Between the ends of two entries are the records of
+the second one's batch. Their digests must be those of the entry.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kstream.cli.terminal import count
+from kstream_kafka.sink.audit import AuditEntry
+from kstream_kafka.sink.receipt import Digest
+from kstream_kafka.sink.spool import DigestSum
+
+
+class AuditVerdict(enum.IntEnum):
+    """What an audit says. The number is an exit code, as of `ReadingCode`; a higher one is the worse one."""
+
+    PROVED = 0
+    DIFFERS = 1
+    NOT_PROVABLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """Something that is not as it should be, or that cannot be known.
+
+    Attributes:
+        verdict: DIFFERS or NOT_PROVABLE.
+        words: a sentence without a full stop.
+    """
+
+    verdict: AuditVerdict
+    words: str
+
+
+def batches_of(entries: Sequence[AuditEntry]) -> tuple[list[AuditEntry], list[AuditFinding]]:
+    """Return one entry for each batch, oldest first, and what is wrong with the others.
+
+    A driver that died before the completion was stored has left an entry, and the next one another. The last one counts: its ends are those
+    up to which nothing else was written.
+
+    Args:
+        entries: those of one output, in the order of the log.
+    """
+    found: dict[int, AuditEntry] = {}
+    findings: list[AuditFinding] = []
+    for entry in entries:
+        before = found.get(entry.time_ms)
+        if before is not None and (before.nonce, before.inputs, before.digests) != (entry.nonce, entry.inputs, entry.digests):
+            findings.append(_differs(f"batch {entry.time_ms} ms has two entries that say different things"))
+        newest = max(found, default=entry.time_ms)
+        if entry.time_ms < newest:
+            findings.append(_differs(f"batch {entry.time_ms} ms has an entry behind that of batch {newest} ms"))
+            continue
+        found[entry.time_ms] = entry
+    return list(found.values()), findings
+
+
+def input_findings(batches: Sequence[AuditEntry]) -> list[AuditFinding]:
+    """Return the input offsets that are in no batch or in more than one.
+
+    Args:
+        batches: one entry a batch, oldest first.
+    """
+    ends: dict[tuple[str, str, int], tuple[int, int]] = {}
+    findings: list[AuditFinding] = []
+    for entry in batches:
+        for stream, ranges in entry.inputs.items():
+            for topic, partition, begin, end in ranges:
+                reached, by = ends.get((stream, topic, partition), (begin, entry.time_ms))
+                place = f"stream {stream}, {topic}-{partition}"
+                now = entry.time_ms
+                if begin > reached:
+                    findings.append(_differs(f"{place}: offsets {reached} to {begin - 1} are in no batch, between {by} ms and {now} ms"))
+                elif begin < reached:
+                    last = min(reached, end) - 1
+                    findings.append(_differs(f"{place}: offsets {begin} to {last} are in two batches, {by} ms and {now} ms"))
+                ends[stream, topic, partition] = (max(reached, end), now)
+    return findings
+
+
+class TopicCheck:
+    """Sums up the records of an output topic by batch, as they are read, and compares them with the entries. One thread."""
+
+    def __init__(self, topic: str, batches: Sequence[AuditEntry]) -> None:
+        """
+        Args:
+            topic: the topic.
+            batches: one entry a batch, oldest first. The first one that names the topic only says where the others begin.
+        """
+        self._topic = topic
+        self._batches = [entry for entry in batches if topic in entry.ends]
+        partitions = max((len(entry.ends[topic]) for entry in self._batches), default=0)
+        self._ends = [[_end(entry.ends[topic], partition) for entry in self._batches] for partition in range(partitions)]
+        self._sums = [DigestSum() for _ in self._batches]
+
+    @property
+    def first_ms(self) -> int | None:
+        """The first batch that is compared, in ms; None without one."""
+        return self._batches[1].time_ms if len(self._batches) > 1 else None
+
+    @property
+    def num_records(self) -> int:
+        """How many records the entries name."""
+        return sum(self._told(entry).records for entry in self._batches[1:])
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """Return partition → the offsets [from, until) that are to be read. Empty if the topic has another log now than it had."""
+        if any(later < earlier for ends in self._ends for earlier, later in pairwise(ends)):
+            return {}
+        return {partition: (ends[0], ends[-1]) for partition, ends in enumerate(self._ends) if ends[-1] > ends[0]}
+
+    def add(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """Add a record that is in the ranges."""
+        self._sums[bisect_right(self._ends[partition], offset)].add((self._topic, key, value, (), None, None))
+
+    def findings(self) -> list[AuditFinding]:
+        """Return the batches that the topic has otherwise than the entries say. All records of the ranges must have been added."""
+        there = [found.digests.get(self._topic, Digest()) for found in self._sums]
+        both = zip(self._batches[1:], there[1:], strict=True)
+        return [_differs(self._compared(entry, digest)) for entry, digest in both if digest != self._told(entry)]
+
+    def _told(self, entry: AuditEntry) -> Digest:
+        return entry.digests.get(self._topic, Digest())
+
+    def _compared(self, entry: AuditEntry, there: Digest) -> str:
+        told, batch = self._told(entry), f"topic {self._topic}, batch {entry.time_ms} ms"
+        if there.records > told.records:
+            more = there.records - told.records
+            return f"{batch}: {count(more, 'record')} more than the receipts say, written twice or by another program"
+        if there.records < told.records:
+            return f"{batch}: {count(told.records - there.records, 'record')} less than the receipts say"
+        return f"{batch}: keys or values are not those of the receipts ({count(told.records, 'record')})"
+
+
+def inputs_of(batches: Iterable[AuditEntry]) -> dict[str, tuple[int, int]]:
+    """Return the first offset and the offset behind the last one of each input partition, by its name: `stream 0, orders-1`."""
+    found: dict[str, tuple[int, int]] = {}
+    for entry in batches:
+        for stream, ranges in entry.inputs.items():
+            for topic, partition, begin, end in ranges:
+                place = f"stream {stream}, {topic}-{partition}"
+                first, last = found.get(place, (begin, end))
+                found[place] = (min(first, begin), max(last, end))
+    return dict(sorted(found.items()))
+
+
+def topics_of(batches: Iterable[AuditEntry]) -> list[str]:
+    """Return the topics that these batches have written to."""
+    return sorted({topic for entry in batches for topic in entry.ends})
+
+
+def _end(ends: Sequence[int], partition: int) -> int:
+    """Return the end of a partition; 0 before the topic had it."""
+    return ends[partition] if partition < len(ends) else 0
+
+
+def _differs(words: str) -> AuditFinding:
+    return AuditFinding(AuditVerdict.DIFFERS, words)

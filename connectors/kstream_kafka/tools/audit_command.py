@@ -1,0 +1,126 @@
+"""`kstream audit`: proves from Kafka alone what a job has written exactly once. Needs neither Java nor pyspark, nor the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from kstream.cli.exit_codes import ReadingCode
+from kstream.cli.terminal import clear_errors, count, echo
+from kstream.printable import printable
+from kstream_kafka.sink.audit import AuditEntry
+from kstream_kafka.tools.audit_check import AuditFinding, AuditVerdict, batches_of, input_findings, inputs_of, topics_of
+from kstream_kafka.tools.sink_command import one_output
+from kstream_kafka.tools.sink_reading import SinkReading, chosen
+from kstream_kafka.tools.topic_options import connection_of
+
+MOST = 20
+"""The most findings that are printed as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What an audit has found of one output.
+
+    Attributes:
+        job, output: which.
+        batches: how many batches with records it has, and the first and the last of them in ms; None without one.
+        facts: sentences on what was compared.
+        findings: what is not as it should be, or cannot be known.
+    """
+
+    job: str
+    output: str
+    batches: int
+    first_ms: int | None
+    last_ms: int | None
+    facts: Sequence[str]
+    findings: Sequence[AuditFinding]
+
+    @property
+    def verdict(self) -> AuditVerdict:
+        """The worst of the findings: a difference that is known outweighs what cannot be known."""
+        found = {finding.verdict for finding in self.findings}
+        return next((verdict for verdict in (AuditVerdict.DIFFERS, AuditVerdict.NOT_PROVABLE) if verdict in found), AuditVerdict.PROVED)
+
+
+@click.command("audit")
+@one_output
+@click.option("--inputs-only", is_flag=True, help="Do not read what was written.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def audit_command(output: str | None, job: str | None, prefix: str, inputs_only: bool, as_json: bool, **options: Any) -> None:
+    """Prove what an output of saveToKafka has written: from its audit topic, and from the topics that it has written.
+
+    Each input offset must be in exactly one batch. Each batch must be in the output exactly once: its keys, its values and their number
+    must be those of the receipts. The exit code is 0 if that is proved, and 1 if something differs. It is 3 if nobody can know: retention
+    or compaction has removed records, or the topic was made anew.
+    """
+    with clear_errors(code=ReadingCode.UNREADABLE):
+        reading = SinkReading(connection_of(**options), prefix)
+        entries = reading.entries()
+        key = chosen(entries, job, output)
+        report = examined(reading, *key, entries[key], inputs_only)
+    if as_json:
+        echo(json.dumps(_data(report)))
+    else:
+        for line in _lines(report):
+            echo(line)
+    raise SystemExit(int(report.verdict))
+
+
+def examined(reading: SinkReading, job: str, output: str, entries: Sequence[AuditEntry], inputs_only: bool = False) -> AuditReport:
+    """Compare the entries of an output with each other, and with what it has written. Blocks on the brokers.
+
+    Args:
+        reading: reads the topics that were written.
+        job, output: which output.
+        entries: those of the audit, in the order of the log.
+        inputs_only: whether the topics that were written are not read.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse this client.
+    """
+    batches, findings = batches_of(entries)
+    findings = [*findings, *input_findings(batches)]
+    ranges = inputs_of(batches).items()
+    facts = [f"input   {place}: each of the offsets {begin} to {end - 1} is in one batch" for place, (begin, end) in ranges]
+    for topic in () if inputs_only else topics_of(batches):
+        check, differences = reading.check(topic, batches)
+        findings += differences
+        if check.first_ms is not None and not differences:
+            facts.append(f"output  {topic}: {count(check.num_records, 'record')} from batch {check.first_ms} ms on, as the receipts say")
+    real = [entry for entry in batches if entry.is_batch]
+    first, last = (real[0].time_ms, real[-1].time_ms) if real else (None, None)
+    return AuditReport(job, output, len(real), first, last, facts if not findings else [], findings)
+
+
+def _lines(report: AuditReport) -> list[str]:
+    batches = count(report.batches, "batch")
+    lines = [f"{printable(report.output)} of job {printable(report.job)}: {batches}" + _span(report)]
+    lines += [f"  {printable(fact)}" for fact in report.facts]
+    lines += [f"  {printable(finding.words)}" for finding in report.findings[:MOST]]
+    if len(report.findings) > MOST:
+        lines.append(f"  and {len(report.findings) - MOST} more; --json has all")
+    words = {AuditVerdict.PROVED: "proved", AuditVerdict.DIFFERS: "NOT exactly once", AuditVerdict.NOT_PROVABLE: "not provable"}
+    return [*lines, words[report.verdict]]
+
+
+def _span(report: AuditReport) -> str:
+    return "" if report.first_ms is None else f" with records, from {report.first_ms} ms to {report.last_ms} ms"
+
+
+def _data(report: AuditReport) -> dict[str, Any]:
+    return {
+        "job": report.job,
+        "output": report.output,
+        "batches": report.batches,
+        "first": report.first_ms,
+        "last": report.last_ms,
+        "verdict": report.verdict.name.lower().replace("_", "-"),
+        "facts": list(report.facts),
+        "findings": [{"verdict": found.verdict.name.lower().replace("_", "-"), "words": found.words} for found in report.findings],
+    }
