@@ -100,7 +100,8 @@ class TopicReader:
         while left:
             if time.monotonic() > deadline:
                 raise BrokerUnreachableError(self._bootstrap, round(seconds * 1000), self._unread(topic, left))
-            for message in self._consumer.consume(CHUNK, SLICE_S):
+            messages = self._consumer.consume(1, SLICE_S)  # for more than one the client would wait the whole time
+            for message in messages + self._consumer.consume(CHUNK, 0):
                 partition, at, error = message.partition(), message.offset(), message.error()
                 if error is None:
                     if wants(message.key()) and (partition not in targets or at < targets[partition]):

@@ -43,7 +43,7 @@ _FENCED = frozenset(
 class Transaction:
     """One transaction. `open` may run in another thread; apart from that all calls come from one thread.
 
-    The order of calls: `open`, `begin`, `send` for each record, `flush`, `send` for the receipt, `commit`; `close` in any case.
+    The order of calls: `open`, `begin`, `send` for each record, `flush`, `commit`; `close` in any case.
     """
 
     def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int) -> None:

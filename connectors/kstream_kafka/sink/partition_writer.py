@@ -176,7 +176,6 @@ class KafkaPartitionWriter:
         transaction.begin()
         for record in spool.records():
             transaction.send(*record)
-        transaction.flush()
         key = receipt_key(receipts.job, receipts.output, partition)
         transaction.send(receipts.topic, key, encode_receipt(receipt), partition=place, on_stored=lambda _, at: offsets.append(at))
         transaction.flush()

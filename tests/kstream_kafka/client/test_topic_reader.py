@@ -57,8 +57,9 @@ class FakeConsumer:
     def unassign(self) -> None:
         self.assigned.append({})
 
-    def consume(self, _most: int, _seconds: float) -> Sequence[Message]:
-        return self.answers.pop(0) if self.answers else []
+    def consume(self, most: int, seconds: float) -> list[Message]:
+        assert most == 1 or seconds == 0, "the client waits until it has so many messages, or until the end of the time"
+        return list(self.answers.pop(0)) if self.answers else []
 
     def get_watermark_offsets(self, partition: Any, cached: bool) -> tuple[int, int]:
         assert cached, "no request is needed"
