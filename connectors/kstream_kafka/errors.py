@@ -406,6 +406,19 @@ class CommitUnknownError(KafkaError):
         )
 
 
+class RecordTooLargeError(KafkaError):
+    """A record that is to be written is larger than `max.request.size`. Facts: topic, size, most."""
+
+    def __init__(self, output: str, topic: str, size: int, most: int) -> None:
+        super().__init__(
+            f"output {output}: a record for topic {topic} has {size} bytes, and max.request.size allows {most}. Raise it in kafkaParams if "
+            "max.message.bytes of the topic allows more",
+            topic=topic,
+            size=size,
+            most=most,
+        )
+
+
 class ReceiptsLostError(KafkaError, errors.OutputChangedError):
     """The topic with the receipts of an exactly-once output is gone or was made anew. Facts: output, topic."""
 

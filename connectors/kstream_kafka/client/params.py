@@ -108,7 +108,7 @@ DROPPED = property_names(
 )
 """Known names of Java classes, ZooKeeper, group membership and commits. They are accepted and dropped: reads use no consumer group."""
 
-OWN = frozenset({"refresh.leader.backoff.ms", "default.api.timeout.ms"})
+OWN = frozenset({"refresh.leader.backoff.ms", "default.api.timeout.ms", "max.request.size"})
 """Parameters of kstream itself. `default.api.timeout.ms` is the timeout of each request of the driver."""
 
 _RESET = {
@@ -247,6 +247,11 @@ class KafkaParams:
     def api_timeout_ms(self) -> int:
         """The timeout in ms of one request of the driver."""
         return self.own.get("default.api.timeout.ms", 15_000)
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The most bytes of a record that is written, with its headers: `max.request.size`. The default is that of the Java client."""
+        return self.own.get("max.request.size", 1_048_576)
 
     def driver(self) -> dict[str, Any]:
         """Return the properties of the driver's admin client: all settings except those of consumers only."""

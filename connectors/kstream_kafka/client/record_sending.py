@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.client.librdkafka import new_client
@@ -57,6 +58,17 @@ def send(
             return
         except BufferError:
             producer.poll(0.1)
+
+
+def too_large(topic: str, reason: str) -> KafkaError:
+    """Return the error for a batch of records that the brokers refuse for its size. `topic`: "" if it is not known."""
+    of = f" for {topic}" if topic else ""
+    return KafkaError(
+        f"a batch of records{of} is larger than the topic allows ({reason.rstrip('.')}). The client does not divide it: set batch.size "
+        "below max.message.bytes of the topic, or raise that",
+        topic=topic,
+        reason=reason,
+    )
 
 
 class IdempotentProducer:
@@ -112,7 +124,9 @@ class IdempotentProducer:
             raise KafkaError(f"{unanswered} records have had no answer: {self._trouble}")
 
     def _on_delivery(self, error: Any, message: Any) -> None:
-        self._failures.append(self._failed(message.topic(), redact(error.str())).message)
+        reason = redact(error.str())
+        is_large = error.code() == ClientError.MSG_SIZE_TOO_LARGE
+        self._failures.append((too_large if is_large else self._failed)(message.topic(), reason).message)
 
     def _failed(self, topic: str, reason: str) -> KafkaError:
         because = f" ({self._trouble})" if self._trouble else ""

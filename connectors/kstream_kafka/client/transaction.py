@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.client.librdkafka import UNREACHABLE, map_error, new_client
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.record_sending import send
+from kstream_kafka.client.record_sending import send, too_large
 from kstream_kafka.client.redaction import Properties, redact
 from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, NotAuthorizedError, ProducerFencedError
 
@@ -121,6 +121,14 @@ class Transaction:
         if left:
             raise BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), self._trouble)
 
+    def failure(self) -> KafkaError | None:
+        """Return why the transaction can only be aborted; None if it can be committed. Sends no request."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as e:
+            return self._error(e.args[0], "records could not be stored") if e.args[0].txn_requires_abort() or e.args[0].fatal() else None
+        return None
+
     def commit(self) -> None:
         """Commit. Blocks.
 
@@ -185,6 +193,8 @@ class Transaction:
                 "batches into more partitions, or raise transaction.max.timeout.ms of the brokers",
                 reason=reason,
             )
+        if code == ClientError.MSG_SIZE_TOO_LARGE:
+            return too_large("", reason)
         if code in UNREACHABLE:
             return BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), f"{failed}: {reason} {self._trouble}".rstrip())
         return map_error(error, self._bootstrap, "WRITE", "", "")

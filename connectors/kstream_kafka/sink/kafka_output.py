@@ -83,7 +83,8 @@ def kafka_output(
         raise refused(ValueError(f"saveToKafka: name is {name!r}; give some text without commas"))
     if not _PREFIX.fullmatch(prefix):
         raise refused(ValueError(f"saveToKafka: prefix is {prefix!r}; give the beginning of a topic's name, such as kstream"))
-    encoder, params = RecordEncoder(name, topic, **functions), KafkaParams.parse(kafkaParams)
+    params = KafkaParams.parse(kafkaParams)
+    encoder = RecordEncoder(name, topic, **functions, most_bytes=params.max_record_bytes)
     if delivery == EXACTLY_ONCE:
         return encoder, KafkaOutput(name, params, prefix, topic, keeps=outputChanged == KEEP, audit=audit), params.not_storable()
     writer = AtLeastOnceWriter(params.sink())

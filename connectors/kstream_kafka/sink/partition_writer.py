@@ -180,7 +180,7 @@ class KafkaPartitionWriter:
         transaction.send(receipts.topic, key, encode_receipt(receipt), partition=place, on_stored=lambda _, at: offsets.append(at))
         transaction.flush()
         if not offsets:
-            raise KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
+            raise transaction.failure() or KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
         there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
         if there is not None:
             return there

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from kstream_kafka.errors import RecordTooLargeError
+
+_OVERHEAD = 92
+"""The most bytes of a record in a batch of its own, besides key, value and headers: 61 of the batch, 21 of the record, 10 of lengths."""
 Headers: TypeAlias = Sequence[tuple[str, "bytes | None"]]
 Encoded: TypeAlias = tuple[str, "bytes | None", "bytes | None", Headers, "int | None", "int | None"]
 """(topic, key, value, headers, partition, timestamp in ms)"""
@@ -40,6 +44,7 @@ class RecordEncoder:
         output: the name of the output, for messages.
         topic: the topic; None if each record is a ProducerRecord.
         key, value, headers, partition: functions of the user; None for what the record itself has.
+        most_bytes: a larger record is refused, here and not by the brokers, where it would fail all records of the task.
     """
 
     output: str
@@ -48,6 +53,7 @@ class RecordEncoder:
     value: Callable[[Any], Any] | None = None
     headers: Callable[[Any], Any] | None = None
     partition: Callable[[Any], Any] | None = None
+    most_bytes: int = 1_048_576
 
     def __call__(self, record: Any) -> Encoded:
         """Return what is written of a record.
@@ -55,6 +61,7 @@ class RecordEncoder:
         Raises:
             TypeError: a key or a value is neither bytes nor text.
             ValueError: the record has no topic.
+            RecordTooLargeError: it has more bytes than allowed.
         """
         if isinstance(record, ProducerRecord):
             topic, own_key, own_value = record.topic, record.key, record.value
@@ -70,6 +77,11 @@ class RecordEncoder:
             headers = self.headers(record)
         if self.partition is not None:
             partition = self.partition(record)
+        size = _OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        if headers:
+            size += sum(len(name) + len(content or b"") for name, content in headers)
+        if size > self.most_bytes:
+            raise RecordTooLargeError(self.output, topic, size, self.most_bytes)
         return topic, key, value, headers, partition, timestamp
 
     def _bytes(self, part: str, found: Any) -> bytes | None:

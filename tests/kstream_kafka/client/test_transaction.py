@@ -94,6 +94,21 @@ def test_a_transaction_that_was_not_committed_is_aborted_whatever_that_says(prod
     assert producer.calls[-2:] == ["abort_transaction", "close"]
 
 
+def test_records_that_are_too_large_together_say_what_to_do(producer: FakeProducer) -> None:
+    one = begun()
+    producer.fails["commit_transaction"] = error(ClientError.MSG_SIZE_TOO_LARGE, requires_abort=True)
+    with pytest.raises(KafkaError, match=r"is larger than the topic allows \(of the test\).*set batch\.size below max\.message\.bytes"):
+        one.commit()
+
+
+def test_a_transaction_that_can_only_be_aborted_tells_why(producer: FakeProducer) -> None:
+    one = begun()
+    producer.fails["begin_transaction"] = error(ClientError._STATE)
+    assert one.failure() is None, "a transaction that is open cannot begin"
+    producer.fails["begin_transaction"] = error(ClientError.TOPIC_AUTHORIZATION_FAILED, requires_abort=True)
+    assert "of the test" in str(one.failure())
+
+
 def test_records_without_an_answer_fail_the_flush(producer: FakeProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     one = begun()
     monkeypatch.setattr(producer, "flush", lambda _seconds: 3, raising=False)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kstream_kafka import ProducerRecord
+from kstream_kafka.errors import RecordTooLargeError
 from kstream_kafka.sink.producer_record import RecordEncoder
 
 
@@ -39,3 +40,19 @@ def test_what_is_neither_bytes_nor_text_is_refused_with_what_to_do() -> None:
 def test_without_a_topic_each_record_must_name_one() -> None:
     with pytest.raises(ValueError, match="no topic is given, so each record must be a ProducerRecord; this is a str"):
         encoded("text", None)
+
+
+@pytest.mark.parametrize(
+    ("record", "functions"),
+    [
+        (b"v" * 909, {}),
+        ((b"k" * 500, b"v" * 409), {}),
+        (b"v" * 900, {"headers": lambda _: [("h", b"12345678")]}),
+        (b"v" * 900, {"headers": lambda _: [("123456789", None)]}),
+    ],
+)
+def test_a_record_that_is_too_large_is_refused_with_the_setting(record: Any, functions: Any) -> None:
+    with pytest.raises(RecordTooLargeError, match=r"a record for topic totals has 1001 bytes, and max.request.size allows 1000") as refused:
+        encoded(record, most_bytes=1000, **functions)
+    assert (refused.value.facts["size"], refused.value.facts["most"]) == (1001, 1000)
+    assert encoded(record, most_bytes=1001, **functions)
