@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from integration import commands
 from integration.exactness.database import DIE_IN_WRITE, NAIVE, ONCE
 from kstream import DStream
 
@@ -62,6 +63,12 @@ def write_to(stream: DStream[str], bootstrap: str) -> None:
     """Write a stream of places to both topics."""
     stream.foreachRDD(lambda rdd: rdd.foreachPartition(partial(produce_naively, bootstrap)))
     stream.saveToKafka(ONCE, {"bootstrap.servers": bootstrap}, value=partial(value_of, os.getpid()))
+
+
+def breaches_of_audit(bootstrap: str) -> list[str]:
+    """What `kstream audit` says, if it is not that everything is proved."""
+    code, said, error = commands.run("audit", f"kafka {ONCE}", "--bootstrap", bootstrap)
+    return [] if code == 0 else [f"kstream audit ended with {code}", *said.splitlines(), *error.splitlines()]
 
 
 def rows(bootstrap: str, topic: str) -> Counter[str]:

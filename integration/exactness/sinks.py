@@ -55,7 +55,7 @@ def places(fed: Mapping[int, int]) -> set[str]:
 
 
 def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
-    """What is wrong with the rows that are written exactly once: each place that was fed is to be there once."""
+    """What is wrong with the rows that are written exactly once: each place that was fed is to be there once, and an audit is to say so."""
     once = rows(url, ONCE)
     missing, unknown = set(wanted) - once.keys(), once.keys() - set(wanted)
     wrong = {
@@ -63,7 +63,8 @@ def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
         f"{len(unknown)} places are in the sink that nobody has sent, such as {min(unknown, default='')}": bool(unknown),
         f"{once.total() - len(once)} rows are there a second time": once.total() > len(once),
     }
-    return [words for words, breached in wrong.items() if breached]
+    breaches = [words for words, breached in wrong.items() if breached]
+    return breaches + kafka_sink.breaches_of_audit(url.removeprefix(KAFKA)) if url.startswith(KAFKA) else breaches
 
 
 def repeats_of_the_naive(url: str) -> int:

@@ -76,8 +76,12 @@ class Transaction:
         Raises:
             KafkaError: the brokers do not answer, or refuse this client.
         """
-        self._producer = new_client(Producer, self._settings)
+        self.make()
         self._call("the transactional id could not be taken", lambda: self._producer.init_transactions(self._seconds), self._seconds)
+
+    def make(self) -> None:
+        """Make the producer. Sends nothing. KafkaConfigError if librdkafka refuses a property."""
+        self._producer = new_client(Producer, self._settings)
 
     def begin(self) -> None:
         """Begin the transaction. No request is sent."""
@@ -202,6 +206,21 @@ class Transaction:
     def _on_error(self, error: ClientError) -> None:
         """Note an error of the connections. confluent_kafka calls it within other calls."""
         self._trouble = redact(error.str())
+
+
+def check_properties(settings: Settings, timeout_ms: int) -> None:
+    """Check the properties of a producer. Sends nothing: a producer with a transactional id connects when the id is taken.
+
+    Args:
+        settings: complete producer properties.
+        timeout_ms: the time-out of a transaction.
+
+    Raises:
+        KafkaConfigError: librdkafka refuses a property.
+    """
+    transaction = Transaction(settings, "kstream", timeout_ms)
+    transaction.make()
+    transaction.close()
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:

@@ -19,7 +19,7 @@ from kstream.public_call import refused
 from kstream.sinks.receipt import WrittenBatch, changed, check_has_checkpoint, lost_partition, to_write
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
-from kstream_kafka.client.transaction import Transaction
+from kstream_kafka.client.transaction import Transaction, check_properties
 from kstream_kafka.errors import check_one_of
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.audit import AuditEntry, beginning
@@ -84,6 +84,7 @@ def kafka_output(
     if not _PREFIX.fullmatch(prefix):
         raise refused(ValueError(f"saveToKafka: prefix is {prefix!r}; give the beginning of a topic's name, such as kstream"))
     params = KafkaParams.parse(kafkaParams)
+    check_properties(params.sink(), params.transaction_ms)
     encoder = RecordEncoder(name, topic, **functions, most_bytes=params.max_record_bytes)
     if delivery == EXACTLY_ONCE:
         return encoder, KafkaOutput(name, params, prefix, topic, keeps=outputChanged == KEEP, audit=audit), params.not_storable()

@@ -19,6 +19,8 @@ from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 from .fake_kafka import FakeKafka
 from .jobs import RECEIPTS, TOTALS, Jobs, Partitions
 
+BROKERS = {"bootstrap.servers": "fake:1"}
+
 
 def test_records_and_receipts_are_there_and_the_outcome_names_the_batch(jobs: Jobs) -> None:
     output = jobs.driver()
@@ -335,3 +337,10 @@ def test_without_a_checkpoint_directory_it_is_refused() -> None:
 def test_what_cannot_work_is_refused_at_the_call(given: Any, words: str) -> None:
     with pytest.raises(Exception, match=words):
         kafka_output(*given)
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("given", [{"compression.type": "zip"}, {"linger.ms": -1}])
+def test_what_librdkafka_refuses_is_refused_at_the_call(delivery: str, given: Any) -> None:
+    with pytest.raises(KafkaConfigError, match="was refused by librdkafka"):
+        kafka_output("totals", {**BROKERS, **given}, {}, delivery, None, "kstream", "fail", True)
