@@ -14,6 +14,9 @@ from kstream.offsets.offset_range import Partition
 
 Settings: TypeAlias = Mapping[str, Any]
 """librdkafka properties."""
+Headers: TypeAlias = Sequence[tuple[str, "bytes | None"]]
+Encoded: TypeAlias = tuple[str, "bytes | None", "bytes | None", Headers, "int | None", "int | None"]
+"""A record to write: (topic, key, value, headers, partition, timestamp in ms)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
-"""The producers of the sink: `send` adds a record, and IdempotentProducer writes records at least once."""
+"""The producers of the sink: `send_all` adds records, and IdempotentProducer writes records at least once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.client.librdkafka import new_client
-from kstream_kafka.client.ports import Settings
+from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.redaction import Properties, redact
 from kstream_kafka.errors import KafkaError
 
@@ -18,38 +18,25 @@ FLUSH_S = 130.0
 MESSAGE_MS = 120_000
 
 
-def send(
-    producer: Any,
-    topic: str,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[str, bytes | None]],
-    partition: int | None,
-    timestamp_ms: int | None,
-    on_delivery: Callable[[Any, Any], None] | None = None,
-) -> None:
+def send(producer: Any, record: Encoded, on_delivery: Callable[[Any, Any], None] | None = None) -> None:
     """Add a record to the queue of a producer. Blocks while the queue is full.
 
     Args:
         producer: a producer of confluent_kafka.
-        topic: the topic of the record.
-        key: its key.
-        value: its value.
-        headers: its headers.
-        partition: its partition; None for that of its key, as the Java client chooses it.
-        timestamp_ms: its timestamp; None for now.
+        record: the record. Without a partition its key chooses one, as with the Java client.
         on_delivery: called within a later call of the producer with error and message.
 
     Raises:
         KafkaException: the producer cannot take the record.
     """
+    topic, key, value, headers, partition, timestamp = record
     more: dict[str, Any] = {}
     if headers:
         more["headers"] = list(headers)
     if partition is not None:
         more["partition"] = partition
-    if timestamp_ms is not None:
-        more["timestamp"] = timestamp_ms
+    if timestamp is not None:
+        more["timestamp"] = timestamp
     if on_delivery is not None:
         more["on_delivery"] = on_delivery
     while True:
@@ -58,6 +45,29 @@ def send(
             return
         except BufferError:
             producer.poll(0.1)
+
+
+def send_all(producer: Any, records: Iterable[Encoded], failed: Callable[[str, ClientError], KafkaError]) -> None:
+    """Add records to the queue of a producer. Blocks while the queue is full.
+
+    Args:
+        producer: a producer of confluent_kafka.
+        records: the records.
+        failed: failed(topic, error) returns the error to raise for a record that the producer cannot take.
+    """
+    produce = producer.produce  # most records have neither headers nor a partition of their own: for them this is the whole cost
+    for record in records:
+        topic, key, value, headers, partition, timestamp = record
+        try:
+            if headers or partition is not None or timestamp is not None:
+                send(producer, record)
+                continue
+            try:
+                produce(topic, value, key)
+            except BufferError:
+                send(producer, record)
+        except KafkaException as e:
+            raise failed(topic, e.args[0]) from e
 
 
 def too_large(topic: str, reason: str) -> KafkaError:
@@ -98,22 +108,9 @@ class IdempotentProducer:
             ),
         )
 
-    def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> None:
-        """Add a record. Blocks while the queue is full. KafkaError if this record or an earlier one cannot be written."""
-        try:
-            send(self._producer, topic, key, value, headers, partition, timestamp_ms)
-        except KafkaException as e:
-            raise self._failed(topic, redact(e.args[0].str())) from e
-        if self._failures:
-            raise KafkaError(self._failures[0])
+    def send_all(self, records: Iterable[Encoded]) -> None:
+        """Add records. Blocks while the queue is full. KafkaError if the producer cannot take one of them."""
+        send_all(self._producer, records, lambda topic, error: self._failed(topic, redact(error.str())))
 
     def flush(self) -> None:
         """Wait until each record is stored. KafkaError if one of them is not."""

@@ -9,7 +9,7 @@ Calls into librdkafka may block beyond their time-outs, for example when a coord
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.client.librdkafka import UNREACHABLE, map_error, new_client
-from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.record_sending import send, too_large
+from kstream_kafka.client.ports import Encoded, Settings
+from kstream_kafka.client.record_sending import send, send_all, too_large
 from kstream_kafka.client.redaction import Properties, redact
 from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, NotAuthorizedError, ProducerFencedError
 
@@ -43,7 +43,7 @@ _FENCED = frozenset(
 class Transaction:
     """One transaction. `open` may run in another thread; apart from that all calls come from one thread.
 
-    The order of calls: `open`, `begin`, `send` for each record, `flush`, `commit`; `close` in any case.
+    The order of calls: `open`, `begin`, `send_all`, `send`, `flush`, `commit`; `close` in any case.
     """
 
     def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int) -> None:
@@ -88,25 +88,15 @@ class Transaction:
         self._call("the transaction could not begin", self._producer.begin_transaction, 0.0)
         self._has_begun = True
 
-    def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        on_stored: Callable[[int, int], None] | None = None,
-    ) -> None:
+    def send_all(self, records: Iterable[Encoded]) -> None:
+        """Add records. Blocks while the queue of the producer is full. Errors as `send`."""
+        send_all(self._producer, records, self._refused)
+
+    def send(self, record: Encoded, on_stored: Callable[[int, int], None] | None = None) -> None:
         """Add a record. Blocks while the queue of the producer is full. A record that cannot be stored fails a later `send` or `commit`.
 
         Args:
-            topic: its topic.
-            key: its key.
-            value: its value.
-            headers: its headers.
-            partition: its partition; None for that of its key, as the Java client chooses it.
-            timestamp_ms: its timestamp; None for now.
+            record: the record.
             on_stored: called within a later call with partition and offset, once all replicas have the record.
 
         Raises:
@@ -115,9 +105,12 @@ class Transaction:
         """
         stored = None if on_stored is None else lambda error, m: None if error else on_stored(m.partition(), m.offset())
         try:
-            send(self._producer, topic, key, value, headers, partition, timestamp_ms, stored)
+            send(self._producer, record, stored)
         except KafkaException as e:
-            raise self._error(e.args[0], f"a record for topic {topic} was refused") from e
+            raise self._refused(record[0], e.args[0]) from e
+
+    def _refused(self, topic: str, error: ClientError) -> KafkaError:
+        return self._error(error, f"a record for topic {topic} was refused")
 
     def flush(self) -> None:
         """Wait until all records are stored. KafkaError if some have no answer in the time of the transaction."""

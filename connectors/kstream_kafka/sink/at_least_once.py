@@ -30,8 +30,7 @@ class AtLeastOnceWriter:
         key = ("sink", settings_key(self.producer))
         producer = once(key, self._made)
         try:
-            for record in records:
-                producer.send(*record)
+            producer.send_all(records)
             producer.flush()
         except BaseException:
             drop(key)  # records of this task may be in its queue

@@ -44,7 +44,7 @@ def check_transactions(params: KafkaParams, reader: TopicReader, topic: str, par
     try:
         first.open()
         first.begin()
-        first.send(topic, key, b"", partition=partition, on_stored=lambda _, at: offsets.append(at))
+        first.send((topic, key, b"", (), partition, None), lambda _, at: offsets.append(at))
         first.flush()
         second.open()
         if not _is_fenced(first):

@@ -174,10 +174,9 @@ class KafkaPartitionWriter:
         )
         place, offsets = receipts.place(partition), list[int]()
         transaction.begin()
-        for record in spool.records():
-            transaction.send(*record)
+        transaction.send_all(spool.records())
         key = receipt_key(receipts.job, receipts.output, partition)
-        transaction.send(receipts.topic, key, encode_receipt(receipt), partition=place, on_stored=lambda _, at: offsets.append(at))
+        transaction.send((receipts.topic, key, encode_receipt(receipt), (), place, None), lambda _, at: offsets.append(at))
         transaction.flush()
         if not offsets:
             raise transaction.failure() or KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
+from kstream_kafka.client.ports import Encoded, Headers
 from kstream_kafka.errors import RecordTooLargeError
 
 _OVERHEAD = 92
 """The most bytes of a record in a batch of its own, besides key, value and headers: 61 of the batch, 21 of the record, 10 of lengths."""
-Headers: TypeAlias = Sequence[tuple[str, "bytes | None"]]
-Encoded: TypeAlias = tuple[str, "bytes | None", "bytes | None", Headers, "int | None", "int | None"]
-"""(topic, key, value, headers, partition, timestamp in ms)"""
 
 
 @dataclass(frozen=True, slots=True)

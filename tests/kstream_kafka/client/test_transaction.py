@@ -53,10 +53,10 @@ def test_the_first_error_is_told_and_not_the_state_that_follows(producer: FakePr
     one = begun()
     producer.fails = {"produce": error(said), "begin_transaction": error(ClientError._FENCED)}
     with pytest.raises(ProducerFencedError):
-        one.send("totals", None, b"1")
+        one.send(("totals", None, b"1", (), None, None))
     producer.fails["begin_transaction"] = error(ClientError.MSG_SIZE_TOO_LARGE)
     with pytest.raises(KafkaError, match="of the test"):
-        one.send("totals", None, b"1")
+        one.send(("totals", None, b"1", (), None, None))
 
 
 @pytest.mark.parametrize("code", [ClientError._TIMED_OUT, ClientError._STATE, ClientError.UNKNOWN])

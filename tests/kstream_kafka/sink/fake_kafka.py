@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from kstream_kafka.client.ports import LogEnd, Subscription
+from kstream_kafka.client.ports import Encoded, LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
 from kstream_kafka.errors import BrokerUnreachableError, ProducerFencedError, UnknownTopicError
 from kstream_kafka.sink import audit_topic, broker_probe, kafka_output, partition_writer, receipts_topic
@@ -152,16 +152,12 @@ class FakeTransaction:
         self._check()
         self.mine = self.kafka.open[self.id] = Open()
 
-    def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[Any] = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        on_stored: Callable[[int, int], None] | None = None,
-    ) -> None:
+    def send_all(self, records: Iterable[Encoded]) -> None:
+        for record in records:
+            self.send(record)
+
+    def send(self, record: Encoded, on_stored: Callable[[int, int], None] | None = None) -> None:
+        topic, key, value, _, partition, _ = record
         self._check()
         place = (partition or 0) % len(self.kafka.topics[topic][1])
         at = self.kafka.append(topic, place, key, value, self.mine)

@@ -87,7 +87,7 @@ def test_abort_ends_the_transactions_that_a_dead_driver_has_left(jobs: Jobs) -> 
     left = jobs.kafka.transaction({}, "kstream-job-kafka totals-1", 60_000)
     left.open()
     left.begin()
-    left.send(TOTALS, None, b"left", partition=1)
+    left.send((TOTALS, None, b"left", (), 1, None))
     assert jobs.kafka.open
     assert "2 transactional ids of kafka totals taken" in kstream("sink", "abort", "kafka totals", "--yes").output
     assert not jobs.kafka.open and jobs.numbers() == [1, 2, 3, 4]
