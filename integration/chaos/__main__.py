@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 from integration.chaos.campaign import DRIVER, EXECUTOR, WORKER, ChaosCampaign
+from integration.exactness.sinks import TOPICS, running_sink
 from integration.kafka_cluster import running_cluster
 from integration.masters import add_cluster_option, running_master
 from kstream.spark.java import ensure_java
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--endure", action="store_true", help="the driver goes on after a failed batch instead of ending with its error")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver")
+    parser.add_argument("--sink", choices=[TOPICS], help="where each record is also written, exactly once, on the same nodes")
     add_cluster_option(parser)
     parser.add_argument("--executor-kills", type=int, default=10, help="on a standalone cluster")
     parser.add_argument("--worker-kills", type=int, default=3, help="on a standalone cluster")
@@ -31,10 +33,15 @@ def main() -> int:
     given = parser.parse_args()
     ensure_java()
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
-    with running_cluster(directory / "cluster") as cluster, running_master(given.cluster, directory) as master:
+    with (
+        running_cluster(directory / "cluster") as cluster,
+        running_master(given.cluster, directory) as master,
+        running_sink(given.sink, directory, cluster) as sink,
+    ):
         conf = dict(setting.split("=", 1) for setting in given.conf)
         topic = f"chaos-{uuid.uuid4().hex[:8]}"
-        campaign = ChaosCampaign(cluster, topic, directory / "run", given.seed, master, rate=given.rate, conf=conf, endure=given.endure)
+        settings = {"rate": given.rate, "conf": conf, "endure": given.endure, "sink": sink}
+        campaign = ChaosCampaign(cluster, topic, directory / "run", given.seed, master, **settings)
         kills = {DRIVER: given.driver_kills}
         if master.cluster is not None:
             kills |= {EXECUTOR: given.executor_kills, WORKER: given.worker_kills}

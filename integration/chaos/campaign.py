@@ -17,7 +17,7 @@ from typing import Any
 
 from integration.chaos.producer import breaches_of, producing
 from integration.exactness.campaign import Campaign
-from integration.exactness.verdict import Verdict, judge, read_lines
+from integration.exactness.verdict import Verdict, read_lines
 from integration.kafka_cluster import NODES, KafkaCluster
 from integration.masters import IN_PROCESS, Master
 
@@ -96,7 +96,7 @@ class ChaosCampaign(Campaign):
             self._kill_driver()
         said = self._said()
         self.report.unplanned, self.report.failed = len(_UNPLANNED.findall(said)), len(_FAILED.findall(said))
-        self.report.verdict = judge(self.directory, ends, round(self.interval * 1000), self.window)
+        self.report.verdict = self.judged(ends)
         self.report.verdict.breaches += breaches_of(self.report.produced)
         return self.report
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +86,10 @@ class Campaign:
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
         fed = self.kill_all(kills)
+        return self.judged(fed)
+
+    def judged(self, fed: Mapping[int, int]) -> Verdict:
+        """The verdict on what the drivers have made of so many records of each partition."""
         holds = self.conf.get(FAILED_BATCH) == HOLD or bool(self.sink)  # the output to the sink is ordered
         verdict = judge(self.directory, fed, round(self.interval * 1000), self.window, holds)
         if self.sink:

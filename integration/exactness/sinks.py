@@ -10,7 +10,7 @@ from pathlib import Path
 from integration.exactness import database, kafka_sink
 from integration.exactness.database import NAIVE, ONCE
 from integration.exactness.kafka_sink import SINK_PARTITIONS
-from integration.kafka_broker import Broker
+from integration.kafka_handle import KafkaHandle
 from kstream import DStream
 
 KAFKA = "kafka://"
@@ -21,7 +21,7 @@ SINKS = (SQLITE, POSTGRESQL, TOPICS) = ("sqlite", "postgresql", "kafka")
 
 
 @contextmanager
-def running_sink(kind: str | None, directory: Path, broker: Broker) -> Iterator[str]:
+def running_sink(kind: str | None, directory: Path, broker: KafkaHandle) -> Iterator[str]:
     """File or URL of a new sink of that kind, for the length of a with block; "" for none."""
     if kind == POSTGRESQL:
         from integration.postgres_server import running_postgres
