@@ -10,8 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from typing import Any
 
 import pyspark
 
-from integration.kafka_jars import CACHE, JarsMissingError
+from integration.kafka_jars import CACHE, jar_alone
 from integration.kafka_node import die_with_parent, free_ports
 from kstream.spark.java import find_java_home
 
@@ -39,21 +37,8 @@ def minicluster_jar() -> Path:
     """Hadoop's servers in one jar, of the version of pyspark's client; fetched once into `.cache/`. JarsMissingError if that fails."""
     version = re.search(r"hadoop-client-api-(.+)\.jar", next(_SPARK_JARS.glob("hadoop-client-api-*.jar")).name)
     assert version is not None
-    jar = CACHE / f"hadoop-{version[1]}" / "minicluster.jar"
-    if not jar.exists():
-        jar.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as work:
-            os.replace(_fetched(Path(work), f"org.apache.hadoop:hadoop-client-minicluster:{version[1]}"), jar)
-    return jar
-
-
-def _fetched(work: Path, coordinates: str) -> Path:
-    command = [sys.executable, "-m", "integration.ivy_resolve", str(work), coordinates, "alone"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=CACHE.parent, check=False)
-    jars = list((work / "jars").glob("*.jar"))
-    if done.returncode != 0 or not jars:
-        raise JarsMissingError(f"{coordinates} could not be fetched: is Maven Central reachable? {done.stderr.strip()[-300:]}")
-    return jars[0]
+    coordinates = f"org.apache.hadoop:hadoop-client-minicluster:{version[1]}"
+    return jar_alone(coordinates, CACHE / f"hadoop-{version[1]}" / "minicluster.jar")
 
 
 class Hdfs:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -79,6 +79,24 @@ class KafkaHandle(ABC):
             return all(answer.result(30).offset >= 0 for answer in asked.values())
         except KafkaException:
             return False
+
+    def wait_for_groups(self, topic: str, seconds: float = 30) -> None:
+        """Returns when groups can commit offsets of this topic; BrokerError if that does not come about.
+
+        A young broker has no topic of offsets yet. To a question for offsets it answers NOT_COORDINATOR, by which librdkafka crashes the
+        process of an admin client (its issue 5040). A commit is safe.
+        """
+        wanted, end = ConsumerGroupTopicPartitions("nobody", [TopicPartition(topic, 0, 0)]), time.monotonic() + seconds
+        while True:
+            try:
+                (answer,) = self.admin.alter_consumer_group_offsets([wanted])["nobody"].result(30).topic_partitions
+                if answer.error is None:
+                    return
+            except KafkaException:
+                pass  # nobody coordinates groups yet
+            if time.monotonic() > end:
+                raise BrokerError("no group can commit offsets")
+            time.sleep(0.1)
 
     def partitions(self, name: str) -> dict[int, PartitionMetadata]:
         """The partitions of the topic, as the cluster tells them now; none if there is no such topic."""

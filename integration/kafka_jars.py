@@ -54,6 +54,20 @@ def kafka_jars() -> Path:
     return folder
 
 
+def jar_alone(coordinates: str, jar: Path) -> Path:
+    """One jar without what it needs, at a path of the cache, fetched now if it is not there; JarsMissingError if that fails."""
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as work:
+            command = [sys.executable, "-m", "integration.ivy_resolve", work, coordinates, "alone"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=CACHE.parent, check=False)
+            jars = list((Path(work) / "jars").glob("*.jar"))
+            if done.returncode != 0 or not jars:
+                raise JarsMissingError(f"{coordinates} could not be fetched: is Maven Central reachable? {done.stderr.strip()[-300:]}")
+            os.replace(jars[0], jar)
+    return jar
+
+
 def _put(fresh: Path, folder: Path) -> None:
     """Renames `fresh` to `folder`, in place of what is cut short there; another's whole folder stands."""
     if folder.exists() and not (folder / _MARKER).exists():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from kstream_kafka import (
     Broker,
     ConsumerRecord,
@@ -21,6 +21,7 @@ from kstream_kafka import (
 from kstream_kafka.errors import RangesNotAvailableError
 from pyspark.sql import SparkSession
 
+from integration.consumer_groups import described
 from integration.kafka_broker import KafkaBroker
 from kstream import BatchTime, StreamingContext
 
@@ -41,6 +42,13 @@ def committed(kafka: KafkaBroker, group: str, topic: str, partitions: int) -> di
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in range(partitions)])
     answers = kafka.admin.list_consumer_group_offsets([wanted])[group].result(30).topic_partitions
     return {at.partition: at.offset for at in answers if at.offset >= 0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _groups(kafka: KafkaBroker) -> None:
+    """These tests are about commits, not about a broker that has just started."""
+    kafka.create_topic("commits-of-nobody")
+    kafka.wait_for_groups("commits-of-nobody")
 
 
 @pytest.fixture
@@ -77,6 +85,56 @@ def test_a_bounded_run_reads_what_is_there_commits_it_ends_by_itself_and_leaves_
     run()  # the same checkpoint, a day later: a new run, up to the new end
     assert seen.count("later") == 1 and len(seen) == 21
     assert sc.parallelize([1]).count() == 1
+
+
+def published_run(sc: SparkContext, params: dict[str, Any], topic: str, group: str, checkpoint: Path) -> None:
+    """A bounded run that publishes its offsets to the group."""
+    ssc = StreamingContext(sc, 0.5)
+    ssc.checkpoint(str(checkpoint))
+    stream = KafkaUtils.createDirectStream(ssc, [topic], params, untilOffsets="latest").publishOffsets(group)
+    stream.foreachRDD(lambda rdd: rdd.count())
+    run_to_the_end(ssc)
+
+
+def test_publishOffsets_lets_kafka_consumer_groups_show_the_lag_of_the_job(
+    kafka: KafkaBroker, topic: Topic, sc: SparkContext, params: dict[str, Any], tmp_path: Path
+) -> None:
+    name, group = topic(2), f"g-{tmp_path.name}"
+    kafka.produce(name, [("k", "v", i % 2) for i in range(20)])
+    published_run(sc, params, name, group, tmp_path / "checkpoint")
+    assert committed(kafka, group, name, 2) == {0: 10, 1: 10}, "a graceful stop sends the last offsets"
+    kafka.produce(name, [("k", "later", 1)] * 3)
+    rows = described(kafka.bootstrap, group)
+    assert sorted((row["TOPIC"], row["PARTITION"], row["CURRENT-OFFSET"], row["LAG"]) for row in rows) == [
+        (name, "0", "10", "0"),
+        (name, "1", "10", "3"),
+    ]
+    published_run(sc, params, name, group, tmp_path / "checkpoint")
+    assert committed(kafka, group, name, 2) == {0: 10, 1: 13}
+
+
+def test_publishOffsets_to_a_group_that_consumers_use_is_a_warning_and_the_job_runs(
+    kafka: KafkaBroker, topic: Topic, sc: SparkContext, params: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, group = topic(1), f"g-{tmp_path.name}"
+    kafka.produce(name, [("k", "v", 0)] * 5)
+    member: Any = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0})
+    joined: list[Any] = []
+    member.subscribe([name], on_assign=lambda _member, partitions: joined.extend(partitions))
+    try:
+        for _ in range(WAIT_S * 10):
+            if not joined:
+                member.poll(0.1)
+        assert joined, "the consumer did not join its group"
+        published_run(sc, params, name, group, tmp_path / "checkpoint")
+    finally:
+        member.close()
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING" and group in r.getMessage()]
+    assert f"only the live members of the consumer group '{group}'" in warning and "give the job a group of its own" in warning
+    assert committed(kafka, group, name, 1) == {}
+    kafka.produce(name, [("k", "v", 0)])
+    published_run(sc, params, name, group, tmp_path / "checkpoint")
+    assert committed(kafka, group, name, 1) == {0: 6}, "the consumer has left, and the next batch commits for both"
 
 
 def test_records_of_the_new_form_have_everything_kafka_keeps(

@@ -7,6 +7,7 @@
         ├── AuthenticationFailedError     the brokers refuse the user, the password, the mechanism or the token
         ├── TlsFailedError                no TLS connection: a certificate is refused, or the listener is of another kind
         ├── NotAuthorizedError            the brokers know the user and refuse the operation: an ACL is missing
+        ├── GroupNotEmptyError            a consumer group has live members, and lets nobody else commit
         ├── UnknownTopicError             topics do not exist                                       (retriable)
         ├── TopicNotAvailableError        brokers do not show topics, which may exist nevertheless  (retriable)
         ├── LeaderNotAvailableError       leaders returned no offsets after all retries             (retriable)
@@ -149,6 +150,19 @@ class NotAuthorizedError(KafkaError):
             operation=operation,
             resource=resource,
             name=name,
+            reason=reason,
+        )
+
+
+class GroupNotEmptyError(KafkaError):
+    """A consumer group has live members, so Kafka takes no commits from others. Facts: bootstrap, group, reason."""
+
+    def __init__(self, bootstrap: str, group: str, reason: str) -> None:
+        super().__init__(
+            f"Kafka at {bootstrap} lets only the live members of the consumer group {group!r} commit its offsets ({reason}). Consumers use "
+            "this group. Stop them, or give the job a group of its own: publishOffsets(group=…), or another group.id for commitAsync.",
+            bootstrap=bootstrap,
+            group=group,
             reason=reason,
         )
 

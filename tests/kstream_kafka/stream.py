@@ -1,4 +1,4 @@
-"""A direct stream over a fake cluster, driven as the core drives it."""
+"""Direct streams over a fake cluster: driven as the core drives them, and as inputs of the harness."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import json
 from typing import Any
 
 from kstream_kafka import KafkaUtils
+from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch_time import Time
 from kstream.dstream.ports import InputServices
 from kstream.offsets.offset_range import Partition
 from kstream.testing import ManualClock
+from tests.fakes import FakeRDD
 from tests.kstream_kafka.fakes import FakeClient, FakeHost
 
 BROKERS = {"bootstrap.servers": "h:1"}
 Logs = dict[Partition, tuple[int, int]]
+
+
+class KafkaInput(DirectKafkaInputDStream):
+    """The real planning; the records of a batch are (topic, partition, offset)."""
+
+    def rdd(self, time: Time, plan: KafkaPlan) -> Any:
+        return FakeRDD([(r.topic, r.partition, at) for r in plan.ranges for at in range(r.fromOffset, r.untilOffset)])
 
 
 class Stream:

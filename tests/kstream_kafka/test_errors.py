@@ -16,6 +16,7 @@ ALL = [
     e.AuthenticationFailedError("h:1", "SASL_SSL", "PLAIN", "no such user", "Check it."),
     e.TlsFailedError("h:1", "SSL", "", "expired", "Renew it."),
     e.NotAuthorizedError("h:1", "READ", "topic", "t", "Topic authorization failed"),
+    e.GroupNotEmptyError("h:1", "g", "unknown member"),
     e.UnknownTopicError(["t"], 4, 100),
     e.LeaderNotAvailableError({("t", 0): "not leader"}, 1),
     e.PartitionRevokedError([("t", 0)]),

@@ -22,7 +22,7 @@ from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.redaction import RedactionFilter, redact
 from kstream_kafka.client.secrets import read_secrets
-from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError, KafkaError, NotAuthorizedError
+from kstream_kafka.errors import AuthenticationFailedError, GroupNotEmptyError, KafkaConfigError, KafkaError, NotAuthorizedError
 
 client_log = logging.getLogger("kstream.kafka.librdkafka")
 client_log.addHandler(logging.NullHandler())
@@ -77,13 +77,16 @@ def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, gr
         group: the consumer group; empty if the request named none.
 
     Returns:
-        NotAuthorizedError for a missing ACL, otherwise a KafkaError with the redacted reason.
+        NotAuthorizedError for a missing ACL, GroupNotEmptyError for a commit that only members of the group may send, otherwise a
+        KafkaError with the redacted reason.
     """
     code, reason = error.code(), redact(error.str())
     if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
         return NotAuthorizedError(bootstrap, "READ" if group else operation, "topic", topic, reason)
     if code == ClientError.GROUP_AUTHORIZATION_FAILED:
         return NotAuthorizedError(bootstrap, "READ", "group", group, reason)
+    if code == ClientError.UNKNOWN_MEMBER_ID and group:
+        return GroupNotEmptyError(bootstrap, group, reason)
     if code == ClientError.CLUSTER_AUTHORIZATION_FAILED:
         return NotAuthorizedError(bootstrap, operation, "cluster", "", reason)
     return KafkaError(f"Kafka at {bootstrap} refused: {reason}", reason=reason)

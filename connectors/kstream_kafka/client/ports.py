@@ -152,7 +152,7 @@ class DriverClient(Protocol):
         """Send a commit. Does not wait for the response.
 
         Args:
-            group: the consumer group, which must have no members.
+            group: the consumer group. If it has members, the error is GroupNotEmptyError.
             offsets: the offset of each partition.
             on_done: called once with the error, or with None after a successful commit. Usually another thread calls it later.
         """

@@ -17,7 +17,6 @@ from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.arguments import check_function
-from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
@@ -30,14 +29,14 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
-from kstream_kafka.errors import KafkaConfigError, check_one_of
+from kstream_kafka.errors import check_one_of
 from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
 from kstream_kafka.planning.planner import checked_ends
+from kstream_kafka.source.committing_stream import CommittingInputDStream
 from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
 from kstream_kafka.source.downtime import Downtime
 from kstream_kafka.source.earlier_letters import EarlierLetters, range_consumer
-from kstream_kafka.source.offset_committer import CommitCallback, OffsetCommitter, as_callback
 from kstream_kafka.source.partition_offsets import PartitionOffsets
 from kstream_kafka.source.starting_offsets import OffsetResolver
 from kstream_kafka.source.stopping_offsets import StoppingOffsets
@@ -59,15 +58,13 @@ MakeClient = Callable[[KafkaParams, int], DriverClient]
 """(parameters, most retries of a request for offsets) → client."""
 MOST_TOLD = 20_000
 """The most dead letters of a batch that the tasks of its next output are told of: two bytes each in every task."""
-COMMIT_WAIT_S = 5.0
-"""Seconds for which a stop waits for the answer to a commit."""
 
 
-class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
+class DirectKafkaInputDStream(CommittingInputDStream):
     """The direct stream, created by `KafkaUtils.createDirectStream`.
 
-    The methods for users are the operators, `foreachBatch` and `commitAsync`. The driver calls the others, from one thread at a time. Only
-    `outcome` may run in another thread meanwhile. No request is sent before `start`.
+    The methods for users are the operators, `foreachBatch`, `commitAsync` and `publishOffsets`. The driver calls the others, from one
+    thread at a time. Only `outcome` may run in another thread meanwhile. No request is sent before `start`.
 
     Example:
         def commit_and_print(rdd: KafkaRDD):
@@ -90,9 +87,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
             make_client: creates the driver's client, for tests; None for `KafkaDriverClient`.
             clock: the clock, for tests; None for the system's.
         """
-        super().__init__(ssc)
-        self.spec = spec
         params, clock = spec.params, clock or SystemClock()
+        super().__init__(ssc, params.group, clock)
+        self.spec = spec
         resolver = OffsetResolver(params.reset, params.group, clock.time_ms)
         self._clock = clock
         self._offsets = PartitionOffsets(
@@ -105,14 +102,12 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         )
         self._stopping_offsets = StoppingOffsets(spec.stopping_offsets, resolver)
         self._downtime: Downtime | None = None
-        self._committer = OffsetCommitter(params.group) if params.group is not None else None
         self._make_client = make_client or _real_client
         self._restored: Time | None = None
         """The newest batch of earlier drivers; None at a first start."""
         self._earlier_letters = EarlierLetters(partial(self._make_client, spec.params, 0), partial(range_consumer, spec.params))
         self._read_reports: ReadReportAccumulator | None = None
         self._record_error_log = RecordErrorLog(logger, clock.monotonic_ms)
-        self._client: DriverClient | None = None
         self._hosts: Mapping[Partition, str] = {}
         self._admission = AdmissionControl(AdmissionSettings(), self.slide_duration)
         self._latest: tuple[Time, Mapping[Partition, int]] | None = None
@@ -155,17 +150,9 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         self._offsets.closed = self._stopping_offsets.known
 
     def stop(self) -> None:
-        """Log the record errors that have no line yet, send the commits that are due, and close the client.
-
-        Blocks up to COMMIT_WAIT_S for the answer to a commit under way, and again for the answer to the last one. A fenced driver sends no
-        commits.
-        """
+        """Log the record errors that have no line yet, send the commits that are due, and close the client, as CommittingInputDStream."""
         self._record_error_log.close()
-        if self._client is not None:
-            if self._committer is not None and not self.services.is_fenced():
-                self._committer.finish(self._client, COMMIT_WAIT_S)
-            self._client.close()
-            self._client = None
+        super().stop()
 
     def decode(self, data: Mapping[str, Json]) -> KafkaPlan:
         """Return the plan of a stored form. NotRecoverableError if the data is of another kind of input. Sends no request."""
@@ -306,12 +293,6 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         if self._latest is not None and self._latest[0] == time and self._downtime is None:
             self._admission.planned(time, plan.ranges, self._latest[1])
 
-    def remember_plan(self, time: Time, plan: KafkaPlan) -> None:
-        """Keep the plan of a batch for its RDDs. Until the batch has ended, no commit passes its first offsets."""
-        super().remember_plan(time, plan)
-        if self._committer is not None:
-            self._committer.planned(time, plan.ranges)
-
     def without(self, plan: KafkaPlan, skipped: Collection[SkippedRecord]) -> KafkaPlan:
         """Return the plan without these records. Its ranges and its stored form do not change. Pure."""
         return replace(plan, skipped=frozenset(skipped))
@@ -321,16 +302,6 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         super().leave_out(time, skipped)
         if self._read_reports is not None:
             self._read_reports.drop_counts(time.milliseconds)
-
-    def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread.
-
-        Args:
-            unfinished: the batches that are still unfinished.
-        """
-        if self._committer is not None and self._client is not None:
-            self._committer.ended(unfinished)
-            self._committer.send(self._client)
 
     def outcome(self, time: Time, plan: KafkaPlan) -> InputOutcome:
         """Return how many records each range held, and which records were lost, by the reports of the tasks. Logs the losses.
@@ -395,12 +366,6 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
     def _on_record_error(self) -> OnRecordError:
         """Return the errors policy: that of the stream, and of the settings where the stream has none."""
         return self.spec.on_record_error.resolved(self.ssc.settings)
-
-    def _connected(self) -> DriverClient:
-        """Return the client. RuntimeError before `start` and after `stop`."""
-        if self._client is None:
-            raise RuntimeError("plan before start")
-        return self._client
 
     def _policy(self) -> str:
         """Return the downtime policy: that of the stream, else that of the settings."""
@@ -497,33 +462,6 @@ class DirectKafkaInputDStream(InputDStream[KafkaPlan]):
         def transform(self, func: Callable[[KafkaRDD], RDD[U]] | Callable[[BatchTime, KafkaRDD], RDD[U]]) -> DStream[U]: ...
 
         def foreachRDD(self, func: Callable[[KafkaRDD], Any] | Callable[[BatchTime, KafkaRDD], Any] | Output) -> None: ...
-
-    def commitAsync(self, offsetRanges: Sequence[OffsetRange], callback: CommitCallback | None = None) -> None:
-        """Commit the ends of ranges to Kafka, for the consumer group `group.id`. Any thread; returns at once.
-
-        Commits are for tools that show lag, and for a later start at `committed`. A restart of the stream uses the checkpoint instead.
-        A commit is sent when every batch up to its offsets has ended, mostly at the end of the calling batch. A failed commit is logged,
-        and the end of the next batch sends it again. The group must have no members.
-
-        Args:
-            offsetRanges: ranges whose records are processed, from `rdd.offsetRanges()`. Only their ends count.
-            callback: `callback(offsets, error)`, or an object with Java's `onComplete`, called after the response to each commit. `offsets`
-                is TopicAndPartition → offset, and `error` is None on success. Usually a thread of the client calls it. An error that it
-                raises is logged. The stream has one callback: a new one replaces the former one, and None keeps it.
-
-        Returns:
-            None. The result of the commit goes to the callback.
-
-        Raises:
-            KafkaConfigError: the stream has no `group.id`.
-            TypeError: `callback` cannot be called.
-
-        Example:
-            stream.foreachRDD(lambda rdd: stream.commitAsync(rdd.offsetRanges()))
-        """
-        if self._committer is None:
-            raise KafkaConfigError("group.id", "is missing", "commitAsync needs a group to commit for.")
-        self._committer.ask(offsetRanges, as_callback(callback))
 
     @recorded
     def foreachBatch(self, func: Callable[[Any, int], object]) -> None:

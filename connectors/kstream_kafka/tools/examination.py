@@ -133,5 +133,5 @@ def _group(client: DriverClient, group: str, partitions: Collection[Partition]) 
     try:
         client.committed(group, partitions)
     except KStreamError as e:
-        return Finding("group", "warning", str(e), "Only commitAsync and a start at `committed` need it.")
+        return Finding("group", "warning", str(e), "Only commitAsync, publishOffsets and a start at `committed` need it.")
     return Finding("group", "ok", f"the offsets of {group} can be read")

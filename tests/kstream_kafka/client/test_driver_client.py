@@ -14,6 +14,7 @@ from kstream_kafka.client.driver_client import SETTLE_MS, TIMES_IN_FLIGHT, Kafka
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import (
     BrokerUnreachableError,
+    GroupNotEmptyError,
     LeaderNotAvailableError,
     NotAuthorizedError,
     TopicNotAvailableError,
@@ -191,6 +192,14 @@ def test_a_commit_tells_how_it_went_partition_errors_included() -> None:
     for _ in range(3):
         client(admin).commit("g", {P: 4}, told.append)
     assert told[0] is None and all(isinstance(error, OurError) for error in told[1:]) and len(told) == 3
+
+
+def test_a_commit_for_a_group_with_live_members_says_what_that_means_and_what_to_do() -> None:
+    told: list[Any] = []
+    client(Admin(groups=[answer((0, 4, KafkaError.UNKNOWN_MEMBER_ID))])).commit("orders-job", {P: 4}, told.append)
+    (error,) = told
+    assert isinstance(error, GroupNotEmptyError) and error.facts["group"] == "orders-job"
+    assert "only the live members of the consumer group 'orders-job'" in str(error) and "a group of its own" in str(error)
 
 
 def metadata(**topics: int | KafkaError) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from kstream_kafka import ConsumerStrategies, KafkaUtils, LocationStrategies, TopicAndPartition
 from kstream_kafka.planning.plan import KafkaPlan, left_behind, still_kept
-from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS
 
 from kstream import crash_point
@@ -22,22 +21,16 @@ from kstream.checkpoint.reader import newest_plan
 from kstream.errors import CorruptRecordError, NotRecoverableError, StorageError, StreamVanishedError, TopicsChangedError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.storage import MemoryFileStore
-from tests.fakes import FakeHost, FakeRDD
+from tests.fakes import FakeHost
 from tests.harness import Driver, Killed, LogInput, World, _living
 from tests.kstream_kafka.fakes import FakeClient
+from tests.kstream_kafka.stream import KafkaInput
 from tests.stores import SteppingStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 PARAMS = {"bootstrap.servers": "h:1", "auto.offset.reset": "earliest"}
 ALLOW = "spark.streaming.kstream.recovery.allow"
 Topics = Sequence[str] | re.Pattern[str] | Sequence[TopicAndPartition]
-
-
-class KafkaInput(DirectKafkaInputDStream):
-    """The real planning; the records of a batch are (topic, partition, offset)."""
-
-    def rdd(self, time: Time, plan: KafkaPlan) -> Any:
-        return FakeRDD([(r.topic, r.partition, at) for r in plan.ranges for at in range(r.fromOffset, r.untilOffset)])
 
 
 class Kafka:

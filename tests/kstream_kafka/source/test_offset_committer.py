@@ -30,9 +30,9 @@ class Run:
         for n in planned:
             self.plan(n)
 
-    def plan(self, n: int) -> None:
+    def plan(self, n: int, *ranges: OffsetRange) -> None:
         self.unfinished.add(Time(n))
-        self.committer.planned(Time(n), batch(n))
+        self.committer.planned(Time(n), ranges or batch(n))
 
     def end(self, n: int) -> None:
         self.unfinished.discard(Time(n))
@@ -160,3 +160,13 @@ def test_one_commit_is_under_way_at_a_time_so_that_an_older_one_never_comes_last
     answers.pop()(None)
     run.committer.send(run.client)
     assert run.commits == [{P: 10}, {P: 20}]
+
+
+def test_commits_go_on_when_a_topic_was_created_again_and_its_offsets_begin_at_0() -> None:
+    run = Run(7)
+    run.committer.ask(batch(7), None)
+    run.end(7)
+    run.plan(8, OffsetRange("t", 0, 0, 4))
+    run.committer.ask([OffsetRange("t", 0, 0, 4)], None)
+    run.end(8)
+    assert run.commits == [{P: 80}, {P: 4}]
