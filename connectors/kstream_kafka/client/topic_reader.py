@@ -78,6 +78,15 @@ class TopicReader:
             finally:
                 self._consumer.unassign()
 
+    def end(self, topic: str, partition: int, seconds: float) -> int | None:
+        """Return the high watermark of a partition, as its leader tells it; None if it does not answer. One request; blocks."""
+        with self._reading:
+            try:
+                return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)[1]
+            except KafkaException as e:
+                self._trouble = redact(str(e))
+                return None
+
     def close(self) -> None:
         self._consumer.close()
 

@@ -10,8 +10,9 @@ earlier driver sees the fence, or is fenced itself, or the driver sees its recei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
@@ -24,12 +25,15 @@ from kstream_kafka.errors import KafkaError, ProducerFencedError
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.comparison import Recomputed
 from kstream_kafka.sink.producer_record import Encoded
-from kstream_kafka.sink.receipt import KafkaReceipt, encode_receipt, receipt_key
+from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, encode_receipt, receipt_key
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
 from kstream_kafka.sink.spool import Spool, digests_of
 
 WAIT_S = 0.5
 """Seconds between two looks for the receipt of another attempt."""
+
+END_S = 5.0
+"""Seconds to wait for the end of the fences. Without an answer they are read."""
 
 SLOW = 1_000_000
 """Bytes a second that a slow connection to the brokers writes. The time-out of a transaction allows for it."""
@@ -136,6 +140,25 @@ class KafkaPartitionWriter:
                 raise error
             sleep(WAIT_S)
 
+    def _is_alone(self, place: int, offset: int) -> bool:
+        """Return whether nothing can be there that a look would find. One request in place of a read; False is always right. Blocks.
+
+        Another committed receipt of this partition takes two offsets before this one: its own, and that of the control record, which is
+        written before this attempt gets the transactional id. One offset alone is the control record of the batch before.
+
+        Args:
+            place: the partition of the topic.
+            offset: that of the receipt of this attempt.
+        """
+        if offset - self.begins[place] > 1:
+            return False
+        with self._reader() as reader:
+            return reader.end(self.receipts.topic, FENCES, END_S) == self._fences_read()[0]
+
+    def _fences_read(self) -> list[int]:
+        """Return, as the only element, the offset before which no fence of a later driver is, as far as this process knows."""
+        return once(("fences", self.receipts), lambda: [self.receipts.fences_end])
+
     def _look(self, partition: int, seconds: float, until: int | None = None) -> FoundReceipt | None:
         """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`.
 
@@ -144,16 +167,23 @@ class KafkaPartitionWriter:
             seconds: how long to wait.
             until: the offset that must be reached in the log of the receipts; None for its end.
         """
-        key, place = ("receipts", settings_key(self.consumer)), self.receipts.place(partition)
-        reader = once(key, lambda: TopicReader(self.consumer))
-        try:
+        place = self.receipts.place(partition)
+        with self._reader() as reader:
             targets = None if until is None else {place: until}
-            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets).receipts
+            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets)
+        self._fences_read()[0] = found.ends[FENCES]
+        mine = [one for one in found.receipts if one.receipt.partition == partition and one.receipt.time_ms >= self.time_ms]
+        return mine[-1] if mine else None
+
+    @contextmanager
+    def _reader(self) -> Generator[TopicReader]:
+        """Give the reader of this process. It is kept for later tasks, unless it fails."""
+        key = ("receipts", settings_key(self.consumer))
+        try:
+            yield once(key, lambda: TopicReader(self.consumer))
         except Exception:
             drop(key)
             raise
-        mine = [one for one in found if one.receipt.partition == partition and one.receipt.time_ms >= self.time_ms]
-        return mine[-1] if mine else None
 
     def _commit(self, transaction: Transaction, partition: int, spool: Spool) -> FoundReceipt:
         """Write the records and the receipt in the transaction, and commit it. Return the receipt.
@@ -180,8 +210,9 @@ class KafkaPartitionWriter:
         transaction.flush()
         if not offsets:
             raise transaction.failure() or KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
-        there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
-        if there is not None:
-            return there
+        if not self._is_alone(place, offsets[-1]):
+            there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
+            if there is not None:
+                return there
         transaction.commit()
         return FoundReceipt(receipt, place, offsets[-1])

@@ -204,6 +204,10 @@ class FakeReader:
             found.ends[partition] = end
         return found
 
+    def end(self, topic: str, partition: int, _seconds: float) -> int | None:
+        self.kafka.step("end")
+        return len(self.kafka.topics[topic][1][partition])
+
     def close(self) -> None:
         pass
 
@@ -272,7 +276,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
         monkeypatch.setattr(module, "TopicReader", kafka.reader)
     for module in (kafka_output, partition_writer, broker_probe):
         monkeypatch.setattr(module, "Transaction", kafka.transaction)
-    monkeypatch.setattr(partition_writer, "once", lambda _key, make: make())
+    kept: dict[Any, Any] = {}
+    monkeypatch.setattr(partition_writer, "once", lambda key, make: make() if key[0] == "receipts" else kept.setdefault(key, make()))
     for module in (receipts_topic, audit_topic):
         monkeypatch.setattr(module, "KafkaDriverClient", kafka.client)
         monkeypatch.setattr(module, "RecordProducer", kafka.producer)

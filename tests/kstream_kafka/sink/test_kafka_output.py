@@ -212,6 +212,51 @@ def test_tasks_look_only_behind_the_receipts_of_the_batch_before(jobs: Jobs) -> 
     assert last and {place: at for place, at in output._ends.items() if place in last} == {place: at + 1 for place, at in last.items()}
 
 
+def reads(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> list[dict[int, int]]:
+    """The reads of tasks, as partition of the topic → first offset."""
+    found: list[dict[int, int]] = []
+    reader = jobs.kafka.reader({})
+    read = reader.read
+
+    def counted(topic: str, begins: Any, *rest: Any) -> Any:
+        found.append(dict(begins))
+        return read(topic, begins, *rest)
+
+    monkeypatch.setattr(reader, "read", counted)
+    monkeypatch.setattr(partition_writer, "TopicReader", lambda _settings: reader)
+    return found
+
+
+def test_a_task_reads_no_receipts_where_nothing_can_be_before_its_own(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1], [2]))
+    found = reads(jobs, monkeypatch)
+    for time in (2000, 3000):
+        jobs.write(output, time, Partitions([time], [time]))
+    assert found == [] and len(jobs.numbers()) == 6
+
+
+def test_a_task_reads_the_fences_of_others_once(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1], [2]))
+    jobs.kafka.append(RECEIPTS, 0, b"of another output", b"")
+    found = reads(jobs, monkeypatch)
+    for time in (2000, 3000):
+        jobs.write(output, time, Partitions([time], [time]))
+    assert len(found) == 1, "of four tasks in this process"
+
+
+def test_a_task_reads_the_receipts_where_there_is_room_for_another_one(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two offsets are room for a receipt of another attempt, and for the control record behind it."""
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    (place,) = [number for number, log in enumerate(jobs.kafka.topics[RECEIPTS][1]) if number and log]
+    jobs.kafka.append(RECEIPTS, place, b"of another output", b"")
+    found = reads(jobs, monkeypatch)
+    jobs.write(output, 2000, Partitions([2]))
+    assert [begins.keys() for begins in found] == [{place, 0}]
+
+
 def test_each_transaction_has_a_producer_of_its_own(jobs: Jobs) -> None:
     output = jobs.driver()
     for time in (1000, 2000, 3000):
