@@ -30,6 +30,11 @@ GRACE_S = 5.0
 ABORT_S = 10.0
 """Seconds for the end of a transaction that has failed. Without it the brokers end the transaction after its time-out."""
 
+METADATA_S = 2.0
+"""Seconds for the metadata of a topic."""
+RECONNECT_MS = 22
+"""The pause before a connection is made again, in ms. The client also waits for half of it before it makes the first one to a broker."""
+
 _FENCED = frozenset(
     {
         ClientError._FENCED,
@@ -46,19 +51,22 @@ class Transaction:
     The order of calls: `open`, `begin`, `send_all`, `send`, `flush`, `commit`; `close` in any case.
     """
 
-    def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int, topic: str) -> None:
         """
         Args:
             settings: complete producer properties.
             transactional_id: the id. Only the producer that was opened last with an id can write.
             timeout_ms: after this time from `begin` on the brokers abort the transaction.
+            topic: one that exists.
         """
+        self._topic = topic
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._id = transactional_id
         self._seconds = timeout_ms / 1000
         self._trouble = ""
         self._settings = Properties(
             {
+                "reconnect.backoff.ms": RECONNECT_MS,
                 **settings,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": timeout_ms,
@@ -77,7 +85,18 @@ class Transaction:
             KafkaError: the brokers do not answer, or refuse this client.
         """
         self.make()
+        self._connect()
         self._call("the transactional id could not be taken", lambda: self._producer.init_transactions(self._seconds), self._seconds)
+
+    def _connect(self) -> None:
+        """Ask for metadata, until a connection is there on which the coordinator can be asked for. An outage shows in the next call.
+
+        With the first metadata the client drops its connection to the bootstrap server. If it has asked for the coordinator there, the next
+        look comes half a second later. So the metadata come first; and a second time, on a connection that stays.
+        """
+        for _ in range(2):
+            with suppress(KafkaException, FutureTimeoutError):
+                _within(METADATA_S + GRACE_S, lambda: self._producer.list_topics(self._topic, timeout=METADATA_S))
 
     def make(self) -> None:
         """Make the producer. Sends nothing. KafkaConfigError if librdkafka refuses a property."""
@@ -211,7 +230,7 @@ def check_properties(settings: Settings, timeout_ms: int) -> None:
     Raises:
         KafkaConfigError: librdkafka refuses a property.
     """
-    transaction = Transaction(settings, "kstream", timeout_ms)
+    transaction = Transaction(settings, "kstream", timeout_ms, "")
     transaction.make()
     transaction.close()
 

@@ -40,7 +40,7 @@ def check_transactions(params: KafkaParams, reader: TopicReader, topic: str, par
         KafkaError: the brokers do not answer, or refuse this client.
     """
     key, offsets = encoded(["probe", transactional_id]), list[int]()
-    first, second = (Transaction(params.sink(), transactional_id, params.transaction_ms) for _ in range(2))
+    first, second = (Transaction(params.sink(), transactional_id, params.transaction_ms, topic) for _ in range(2))
     try:
         first.open()
         first.begin()

@@ -244,7 +244,7 @@ class KafkaOutput(Output):
         """Take the transactional ids: tasks of earlier tries and drivers end, and what they have not committed is aborted. Blocks."""
 
         def take(partition: int) -> None:
-            transaction = Transaction(self._params.sink(), receipts.transactional_id(partition), self._timeout_ms)
+            transaction = Transaction(self._params.sink(), receipts.transactional_id(partition), self._timeout_ms, receipts.topic)
             try:
                 transaction.open()
             finally:

@@ -113,7 +113,7 @@ class KafkaPartitionWriter:
             spool.close()
 
     def _transaction(self, partition: int, timeout_ms: int) -> Transaction:
-        return Transaction(self.producer, self.receipts.transactional_id(partition), timeout_ms)
+        return Transaction(self.producer, self.receipts.transactional_id(partition), timeout_ms, self.receipts.topic)
 
     def _timeout_ms(self, spool: Spool) -> int:
         """Return the time-out of a transaction that is long enough for what is to be written."""

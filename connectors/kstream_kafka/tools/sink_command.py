@@ -109,9 +109,8 @@ def abort_command(output: str | None, job: str | None, prefix: str, partitions: 
         if not yes:
             click.confirm(f"End the open transactions of {printable(found.name)}, {count(number, 'transactional id')}?", abort=True)
         for partition in range(number):
-            transaction = Transaction(
-                reading.params.sink(), transactional_id(prefix, found.job, found.name, partition), reading.params.transaction_ms
-            )
+            identity = transactional_id(prefix, found.job, found.name, partition)
+            transaction = Transaction(reading.params.sink(), identity, reading.params.transaction_ms, receipts_topic(prefix))
             try:
                 transaction.open()
             finally:

@@ -42,7 +42,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
 
 
 def begun() -> Transaction:
-    one = Transaction({"bootstrap.servers": "fake:1"}, "id", 1000)
+    one = Transaction({"bootstrap.servers": "fake:1"}, "id", 1000, "receipts")
     one.open()
     one.begin()
     return one
@@ -119,4 +119,4 @@ def test_records_without_an_answer_fail_the_flush(producer: FakeProducer, monkey
 def test_a_time_out_that_the_brokers_do_not_allow_says_what_to_do(producer: FakeProducer) -> None:
     producer.fails["init_transactions"] = error(ClientError.INVALID_TRANSACTION_TIMEOUT)
     with pytest.raises(KafkaError, match=r"raise transaction\.max\.timeout\.ms of the brokers"):
-        Transaction({"bootstrap.servers": "fake:1"}, "id", 1000).open()
+        Transaction({"bootstrap.servers": "fake:1"}, "id", 1000, "receipts").open()

@@ -113,7 +113,8 @@ class FakeKafka:
 
     # -- the clients
 
-    def transaction(self, _settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> FakeTransaction:
+    def transaction(self, _settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str = "") -> FakeTransaction:
+        assert not topic or topic in self.topics
         self.timeouts.append(timeout_ms)
         return FakeTransaction(self, transactional_id)
 
