@@ -54,11 +54,11 @@ class Sides:
     def __init__(self, bootstrap: str) -> None:
         params = {"bootstrap.servers": bootstrap}
         self._bootstrap = bootstrap
-        self._encode, output, _ = kafka_output("exactly-once", params, {}, "exactly-once", None, "bench")
+        self._encode, output, _ = kafka_output("exactly-once", params, {}, "exactly-once", None, "bench", "fail", True)
         assert isinstance(output, Output)
         self._exactly_once = output
         output.restore(Writer("bench", 1, "driver", {1: "driver"}.get, lambda _time, _nonce: True), None)
-        self._encode_too, by_function, _ = kafka_output("at-least-once", params, {}, "at-least-once", None, "bench")
+        self._encode_too, by_function, _ = kafka_output("at-least-once", params, {}, "at-least-once", None, "bench", "fail", True)
         assert not isinstance(by_function, Output)
         self._at_least_once = by_function
         self._batch = 0
