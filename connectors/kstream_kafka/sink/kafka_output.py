@@ -130,20 +130,26 @@ class KafkaOutput(Output):
         assert self._driver is not None
         number = rdd.getNumPartitions()
         with closing(TopicReader(self._reading())) as reader:
-            if self._receipts is None:
+            if self._receipts is not None:
+                self._topic.check_is_there(self._topic_id)
+            else:
                 taken = self._topic.take_over(
                     self._driver, reader, self._topic_id, self._begins, lambda receipts: self._to_write(receipts, batch, number)
                 )
                 self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
             self._fence_tasks(self._receipts, number)
             found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000)
-        lost = lost_partition([one.receipt for one in found.receipts], self._newest)
-        if self._newest is not None and lost is not None:
-            raise self._topic.lost(f"batch {self._newest.time_ms} ms was written, and there is no receipt of its partition {lost}")
-        self._wanted = self._to_write(found.receipts, batch, number)
+            self._wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
         self._known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
         return self._wanted
+
+    def _missing(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
+        """Return as `_to_write`. ReceiptsLostError if a receipt of the newest batch is gone; other errors as `to_write`."""
+        lost = lost_partition([one.receipt for one in found], self._newest)
+        if self._newest is not None and lost is not None:
+            raise self._topic.lost(f"batch {self._newest.time_ms} ms was written, and there is no receipt of its partition {lost}")
+        return self._to_write(found, batch, number)
 
     def _to_write(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
         """Return the partitions of a batch that are to be written. Errors as `to_write`."""

@@ -20,7 +20,7 @@ from kstream.sinks.receipt import check_hashing, hashing
 from kstream.worker.process import begin_task, drop, once
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction, begun
-from kstream_kafka.errors import KafkaError, ProducerFencedError
+from kstream_kafka.errors import KafkaError, ProducerFencedError, ReceiptsLostError
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import KafkaReceipt, encode_receipt, receipt_key
@@ -182,6 +182,8 @@ class KafkaPartitionWriter:
         transaction.flush()
         if not offsets:
             raise KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
+        if offsets[-1] < self.begins[place]:
+            raise ReceiptsLostError(receipts.output, receipts.topic, f"topic {receipts.topic} was deleted and made anew")
         there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
         if there is not None:
             return there

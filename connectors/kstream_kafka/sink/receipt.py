@@ -82,8 +82,14 @@ def receipt_key(job: str, output: str, partition: int) -> bytes:
     return _encoded(["receipt", job, output, partition])
 
 
-def fence_key(job: str, output: str) -> bytes:
-    return _encoded(["fence", job, output])
+def fence_key(job: str, output: str, fence: Fence) -> bytes:
+    """Return the key of a fence. Each driver has its own: one that is late with its fence would remove that of a later driver."""
+    return _encoded(["fence", job, output, fence.epoch, fence.writer])
+
+
+def is_fence(key: bytes | None, job: str, output: str) -> bool:
+    """Return whether a record is a fence of an output."""
+    return key is not None and key.startswith(_encoded(["fence", job, output])[:-1] + b",")
 
 
 def encode_receipt(receipt: KafkaReceipt) -> bytes:
