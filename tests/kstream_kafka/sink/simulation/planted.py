@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kstream_kafka.client.topic_reader import TopicReader
+from kstream_kafka.client.topic_reader import ReadLog, TopicReader
 from kstream_kafka.errors import CommitUnknownError
 from kstream_kafka.sink import kafka_output, receipts_topic
 from kstream_kafka.sink.kafka_output import KafkaOutput
@@ -21,7 +21,7 @@ from kstream.batch import Json
 from kstream.dstream.output import OutputBatch, Writer
 from kstream.sinks.receipt import Receipt, changed, check_hashing, to_write
 
-from .clients import TransactionOnTurns
+from .clients import ReaderOnTurns, TransactionOnTurns
 from .stage import STAGE
 
 
@@ -171,3 +171,15 @@ def a_driver_that_saw_no_fence_looks_no_more(patch: pytest.MonkeyPatch) -> None:
 def all_fences_have_one_key(patch: pytest.MonkeyPatch) -> None:
     """The simulation has found this one: the fence of an earlier driver comes late, and compaction removes that of the later one."""
     patch.setattr(receipts_topic, "fence_key", lambda job, output, _fence: fence_key(job, output, Fence(0, "", 0)))
+
+
+def a_read_tells_of_an_end_beyond_what_it_has_returned(patch: pytest.MonkeyPatch) -> None:
+    """The simulation has found this one: the client has read on in a partition, while others were not at their ends."""
+    read = ReaderOnTurns.read
+
+    def beyond(self: ReaderOnTurns, topic: str, *given: Any, **options: Any) -> ReadLog:
+        found = read(self, topic, *given, **options)
+        logs = STAGE.kafka.broker.topics[topic].logs
+        return ReadLog(found.messages, {place: max(end, logs[place].stable_end) for place, end in found.ends.items()})
+
+    patch.setattr(ReaderOnTurns, "read", beyond)
