@@ -5,7 +5,8 @@ Kafka needs, and an error of the user's code writes nothing. An empty partition 
 
 The task takes the transactional id, and writes the records and the receipt. Only then it looks whether this driver may write, and whether
 another attempt has written the partition. A new driver writes its fence, then takes the ids, then reads the receipts. So a task of an
-earlier driver sees the fence, or is fenced itself, or the driver sees its receipt.
+earlier driver sees the fence, or is fenced itself, or the driver sees its receipt. The fence is in the log of the receipts, too. There each
+of the two reads up to its own record, which no old answer has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Receipts and fences of the Kafka sink, and their stored form. Pure.
 
-The topic of the receipts is compacted. Its partition 0 has the fences, the others the receipts. Keys and values are JSON.
+The topic of the receipts is compacted. Its partition 0 has the fences, the others have the receipts, and the fences again. Keys and
+values are JSON.
 
 A receipt is written in the transaction of the records of its partition. A fence names the driver that may write. It is written in no
 transaction, so that everybody sees it at once.
@@ -17,7 +18,7 @@ from kstream.errors import CorruptRecordError
 from kstream.sinks.receipt import Receipt
 
 FENCES = 0
-"""The partition of the topic that has the fences."""
+"""The partition of the topic that has fences only."""
 _VERSION = 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -31,11 +31,13 @@ class TakenOver:
         receipts: where the receipts are. They name this driver.
         topic_id: that of the topic.
         begins: partition of the topic → an offset before which no receipt of this output is.
+        fenced: partition of the topic → the offset behind this driver's fence there. Behind it no earlier driver has receipts.
     """
 
     receipts: Receipts
     topic_id: str
     begins: dict[int, int]
+    fenced: dict[int, int]
 
 
 class ReceiptsTopic:
@@ -96,9 +98,9 @@ class ReceiptsTopic:
         receipts = Receipts(self.name, driver.job, self._output, Fence(driver.epoch, driver.nonce, len(begins)), 0, self._prefix)
         found = receipts.look(reader, begins, READ_S, waits=False).receipts
         receipts.judged(reader, lambda: check(found))
-        receipts = replace(receipts, fences_end=self._append(receipts) + 1)
+        receipts = replace(receipts, fences_end=self._append(receipts, [FENCES])[FENCES])
         self._look_again(driver, reader, receipts, seen)
-        return TakenOver(receipts, topic_id, dict(begins))
+        return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins))
 
     def check_is_there(self, known_id: str | None) -> None:
         """Raise ReceiptsLostError if the topic is gone or was made anew, while its driver lives. Blocks on the brokers."""
@@ -172,15 +174,17 @@ class ReceiptsTopic:
         log = reader.read(self.name, {FENCES: 0}, READ_S, lambda key: is_fence(key, driver.job, self._output), target)
         return [decode_fence(message.value(), where(message)) for message in log.messages if message.value() is not None]
 
-    def _append(self, receipts: Receipts) -> int:
-        """Write the fence of this driver, and return its offset."""
+    def _append(self, receipts: Receipts, places: Iterable[int]) -> dict[int, int]:
+        """Write the fence of this driver to partitions of the topic. Return partition → the offset behind it."""
         failures: list[str] = []
-        offsets: list[int] = []
+        ends: dict[int, int] = {}
         producer = RecordProducer(self._params.producer())
         key, value = fence_key(receipts.job, receipts.output, receipts.fence), encode_fence(receipts.fence)
-        producer.send(self.name, key, value, (), failures.append, FENCES, lambda _, offset: offsets.append(offset))
+        wanted = set(places)
+        for place in sorted(wanted):
+            producer.send(self.name, key, value, (), failures.append, place, lambda stored, offset: ends.update({stored: offset + 1}))
         producer.flush()
-        if not offsets:
+        if ends.keys() != wanted:
             reason = failures[0] if failures else f"{self.name} has not answered"
             raise KafkaError(f"output {self._output}: its fence could not be written: {reason}", reason=reason)
-        return offsets[0]
+        return ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kstream_kafka.client.ports import LogEnd, Subscription
@@ -287,23 +288,24 @@ class ProducerOnTurns:
         self._waiting.append(((topic, partition), key, value, on_stored))
 
     def flush(self) -> int:
-        """Store what was sent. The request may be lost, or arrive late, or its answer may be lost."""
-        turns, (place, key, value, on_stored) = self._turns, self._waiting.pop()
-        turns.point(f"writes its fence to {place[0]}-{place[1]}")
-        if not turns.fails(1.0):
+        """Store what was sent. From some record on, requests may be lost, or arrive late, or their answers may be lost."""
+        turns, (waiting, self._waiting) = self._turns, (self._waiting, [])
+        turns.point(f"writes its fence to {', '.join(f'{topic}-{number}' for (topic, number), *_ in waiting)}")
+        answered = turns.rng.randrange(len(waiting)) if turns.fails(1.0) else len(waiting)
+        for place, key, value, on_stored in waiting[:answered]:
+            if turns.rng.random() < 0.1 * turns.chances.interrupt:
+                turns.point(f"writes its fence to {place[0]}-{place[1]}, too")
             if (log := self._kafka.broker.log(place)) is not None:
                 on_stored(place[1], log.append(key, value).at)
-                turns.note(f"its fence has offset {log.end - 1}")
-            return 0
         fate = turns.rng.choice(["lost", "late", "answer"])
-        turns.note(f"the fence has no answer: {fate}")
+        for place, key, value, _ in waiting[answered:]:
+            turns.note(f"the fence in {place[0]}-{place[1]} has no answer: {fate}")
+            if fate == "late":
+                self._kafka.broker.late.append(("a fence", partial(self._store, place, key, value)))
+            elif fate == "answer":
+                self._store(place, key, value)
+        return len(waiting) - answered
 
-        def store() -> None:
-            if (log := self._kafka.broker.log(place)) is not None:
-                log.append(key, value)
-
-        if fate == "late":
-            self._kafka.broker.late.append(("a fence", store))
-        elif fate == "answer":
-            store()
-        return 1
+    def _store(self, place: Place, key: bytes, value: bytes) -> None:
+        if (log := self._kafka.broker.log(place)) is not None:
+            log.append(key, value)

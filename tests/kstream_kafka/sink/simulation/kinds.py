@@ -32,8 +32,6 @@ class Kind:
     name: ClassVar[str] = "ordinary"
     outputs: ClassVar[tuple[str, ...]] = ("totals", "alerts")
     """The outputs that a life of this kind may have."""
-    has_old_leaders: ClassVar[bool] = True
-    """Whether leaders of yesterday may answer."""
 
     def __init__(self, life: Life) -> None:
         self.life = life
@@ -66,20 +64,15 @@ class Kind:
         topic = self.life.kafka.broker.topics.get(RECEIPTS)
         for log in () if topic is None else topic.logs[1:]:
             for record in log.ever:
-                if record.is_committed and (form := json.loads(record.its_value or b"{}"))["batch"] == plan.time.milliseconds:
+                if record.is_committed and (form := json.loads(record.its_value or b"{}")).get("batch") == plan.time.milliseconds:
                     yield form
 
 
 class OtherLayout(Kind):
-    """A half-written batch comes again with another number of partitions. It is refused until it has the old one again.
-
-    Only the driver can see that. Its read ends where the first answer says, and a leader of yesterday may have no receipt of the batch.
-    So none answers here: with one, keys would be there twice.
-    """
+    """A half-written batch comes again with another number of partitions. It is refused until it has the old one again."""
 
     name = "other layout"
     outputs = ("totals",)
-    has_old_leaders = False
     others = (0, 1, 2, -1, -2, -3)
 
     def __init__(self, life: Life) -> None:
@@ -205,9 +198,9 @@ class OlderCheckpoint(Kind):
     def _has_what_another_copy_wrote(self, driver: SinkDriver) -> bool:
         """Whether the topic has a fence or a receipt that the checkpoint of a driver does not know."""
         topic, checkpoint = self.life.kafka.broker.topics.get(RECEIPTS), driver.checkpoint
-        fences, *receipts = [] if topic is None else [[json.loads(r.its_value) for r in log.ever if r.its_value] for log in topic.logs]
+        forms = [json.loads(r.its_value) for log in ([] if topic is None else topic.logs) for r in log.ever if r.its_value]
         epochs, plans = set(checkpoint.epochs.values()), {plan.nonce for plan in (*checkpoint.plans.values(), *checkpoint.done.values())}
-        return any(form["writer"] not in epochs for form in fences) or any(form["plan"] not in plans for log in receipts for form in log)
+        return any(form["writer"] not in epochs or ("plan" in form and form["plan"] not in plans) for form in forms)
 
 
 class CopiedCheckpoint(OlderCheckpoint):

@@ -74,7 +74,6 @@ class Life:
         self.seed = seed
         chosen = KINDS[seed % len(KINDS)] if kind is None else kind
         self.turns = Turns(rng, Chances.drawn(rng) if chances is None else chances)
-        self.turns.chances.is_stale &= chosen.has_old_leaders
         self.kafka = SimulatedKafka(self.turns)
         self.turns.works, self.turns.passes, self.turns.happens = self.kafka.work, self.kafka.pass_time, self._happens
         self.kafka.held_up = self._held_up

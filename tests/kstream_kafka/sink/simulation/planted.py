@@ -104,17 +104,18 @@ def an_id_is_not_taken(patch: pytest.MonkeyPatch) -> None:
 def a_driver_writes_its_fence_after_it_has_read_the_receipts(patch: pytest.MonkeyPatch) -> None:
     append, prepare = ReceiptsTopic._append, KafkaOutput.prepare
 
-    def later(self: ReceiptsTopic, receipts: Receipts) -> int:
-        waiting[self] = receipts
-        return STAGE.kafka.broker.topics[self.name].logs[0].end - 1
+    def later(self: ReceiptsTopic, receipts: Receipts, places: Iterable[int]) -> dict[int, int]:
+        wanted = waiting.setdefault(self, (receipts, set()))[1]
+        wanted |= set(places)
+        return {place: STAGE.kafka.broker.topics[self.name].logs[place].end for place in wanted}
 
     def prepared(self: KafkaOutput, batch: OutputBatch, rdd: Any) -> Sequence[int] | None:
         missing = prepare(self, batch, rdd)
-        if (receipts := waiting.pop(self._topic, None)) is not None:
-            append(self._topic, receipts)
+        if self._topic in waiting:
+            append(self._topic, *waiting.pop(self._topic))
         return missing
 
-    waiting = dict[ReceiptsTopic, Receipts]()
+    waiting = dict[ReceiptsTopic, tuple[Receipts, set[int]]]()
     patch.setattr(ReceiptsTopic, "_append", later)
     patch.setattr(KafkaOutput, "prepare", prepared)
 
