@@ -22,7 +22,7 @@ SLICE_S = 0.1
 
 
 class ReadLog(NamedTuple):
-    """What was read: the messages, in the order of each partition; and partition → the offset behind them."""
+    """What was read: the messages, in the order of each partition; and partition → the offset up to which all messages are there."""
 
     messages: list[Any]
     ends: dict[int, int]
@@ -119,9 +119,9 @@ class TopicReader:
                 elif error.code() != ClientError._PARTITION_EOF:
                     self._on_event(error, topic)
                     continue
-                found.ends[partition] = max(found.ends[partition], at)
                 if partition not in targets:
                     targets[partition] = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)[1]
+                found.ends[partition] = max(found.ends[partition], min(at, targets[partition]))
                 if at >= targets[partition] or (error is not None and not waits):
                     left.discard(partition)
         return found

@@ -147,6 +147,8 @@ class KafkaOutput(Output):
         """partition of the topic → the offset of the first receipt of the newest batch. No receipt of a later batch is before it."""
         self._ends: dict[int, int] = {}
         """partition of the topic → an offset behind all receipts of the newest batch."""
+        self._fenced: dict[int, int] | None = None
+        """partition of the topic → the end of the first read of a driver that has taken over; None when it is done."""
         self._begun = _Begun({}, None)
         """What `prepare` has found of the batch that is being written."""
         self._written: dict[Time, int] = {}
@@ -173,21 +175,22 @@ class KafkaOutput(Output):
         assert self._driver is not None
         number, accepted = rdd.getNumPartitions(), frozenset[int]()
         with closing(TopicReader(self._reading())) as reader:
-            if self._receipts is None:
+            if self._receipts is not None:
+                self._topic.check_is_there(self._topic_id)
+            else:
                 taken = self._topic.take_over(
                     self._driver, reader, self._topic_id, self._begins, lambda receipts: self._to_write(receipts, batch, number)
                 )
                 if taken.is_first and self._audit is not None and self._writes_to is not None:
                     self._audit.append(beginning(self._driver, self.name, self._writes_to))
-                self._receipts, self._topic_id, self._begins, accepted = taken.receipts, taken.topic_id, taken.begins, taken.accepted
+                self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
+                self._fenced, accepted = taken.fenced, taken.accepted
             self._fence_tasks(self._receipts, number)
-            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000)
-        lost = lost_partition([one.receipt for one in found.receipts], self._newest)
-        if self._newest is not None and lost is not None:
-            raise self._topic.lost(f"batch {self._newest.time_ms} ms was written, and there is no receipt of its partition {lost}")
-        wanted = self._to_write(found.receipts, batch, number)
+            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, self._fenced)
+            wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
         known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
+        self._fenced = None
         is_past = any(one.receipt.time_ms > batch.time.milliseconds for one in found.receipts)
         self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in accepted | found.accepted, is_past=is_past)
         if known and wanted and is_behind_shuffle(rdd):
@@ -216,6 +219,13 @@ class KafkaOutput(Output):
             raise changed(self.name, f"{words}. {_CHANGED}")
         logger.warning("output %s: %s. What is written stands: the code, or what it reads, has changed", self.name, words)
         return [found.partition for found in differences]
+
+    def _missing(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
+        """Return as `_to_write`. ReceiptsLostError if a receipt of the newest batch is gone; other errors as `to_write`."""
+        lost = lost_partition([one.receipt for one in found], self._newest)
+        if self._newest is not None and lost is not None:
+            raise self._topic.lost(f"batch {self._newest.time_ms} ms was written, and there is no receipt of its partition {lost}")
+        return self._to_write(found, batch, number)
 
     def _to_write(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
         """Return the partitions of a batch that are to be written. Errors as `to_write`."""

@@ -5,7 +5,8 @@ Kafka needs, and an error of the user's code writes nothing. An empty partition 
 
 The task takes the transactional id, and writes the records and the receipt. Only then it looks whether this driver may write, and whether
 another attempt has written the partition. A new driver writes its fence, then takes the ids, then reads the receipts. So a task of an
-earlier driver sees the fence, or is fenced itself, or the driver sees its receipt.
+earlier driver sees the fence, or is fenced itself, or the driver sees its receipt. The fence is in the log of the receipts, too. There each
+of the two reads up to its own record, which no old answer has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kstream.sinks.receipt import check_hashing, hashing
 from kstream.worker.process import begin_task, drop, once
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction, begun
-from kstream_kafka.errors import KafkaError, ProducerFencedError
+from kstream_kafka.errors import KafkaError, ProducerFencedError, ReceiptsLostError
 from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.comparison import Recomputed
 from kstream_kafka.sink.producer_record import Encoded
@@ -210,6 +211,8 @@ class KafkaPartitionWriter:
         transaction.flush()
         if not offsets:
             raise transaction.failure() or KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
+        if offsets[-1] < self.begins[place]:
+            raise ReceiptsLostError(receipts.output, receipts.topic, f"topic {receipts.topic} was deleted and made anew")
         if not self._is_alone(place, offsets[-1]):
             there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
             if there is not None:

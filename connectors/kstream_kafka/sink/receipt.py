@@ -1,6 +1,7 @@
 """Receipts and fences of the Kafka sink, and their stored form. Pure.
 
-The topic of the receipts is compacted. Its partition 0 has the fences, the others the receipts. Keys and values are JSON.
+The topic of the receipts is compacted. Its partition 0 has the fences, the others have the receipts, and the fences again. Keys and
+values are JSON.
 
 A receipt is written in the transaction of the records of its partition. A fence names the driver that may write. It is written in no
 transaction, so that everybody sees it at once.
@@ -19,7 +20,7 @@ from kstream.errors import CorruptRecordError
 from kstream.sinks.receipt import Receipt
 
 FENCES = 0
-"""The partition of the topic that has the fences."""
+"""The partition of the topic that has no receipts: fences, and what a person accepts."""
 MASK = (1 << 64) - 1
 """Sums of digests are modulo 2^64."""
 _VERSION = 1
@@ -104,8 +105,14 @@ def receipt_key(job: str, output: str, partition: int) -> bytes:
     return encoded(["receipt", job, output, partition])
 
 
-def fence_key(job: str, output: str) -> bytes:
-    return encoded(["fence", job, output])
+def fence_key(job: str, output: str, fence: Fence) -> bytes:
+    """Return the key of a fence. Each driver has its own: one that is late with its fence would remove that of a later driver."""
+    return encoded(["fence", job, output, fence.epoch, fence.writer])
+
+
+def is_fence(key: bytes | None, job: str, output: str) -> bool:
+    """Return whether a record is a fence of an output."""
+    return key is not None and key.startswith(encoded(["fence", job, output])[:-1] + b",")
 
 
 def acceptance_key(job: str, output: str) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from kstream.errors import OutputChangedError
 from kstream.sinks.receipt import check_fence
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.sink.receipt import (
@@ -16,11 +17,12 @@ from kstream_kafka.sink.receipt import (
     decode_acceptance,
     decode_fence,
     decode_receipt,
-    fence_key,
+    is_fence,
     partition_of,
     place_of,
 )
 
+T = TypeVar("T")
 READ_S = 30.0
 """Seconds in which the receipts must be read."""
 
@@ -97,18 +99,18 @@ class Receipts:
             OutputChangedError: a driver of another copy of the checkpoint may write.
             KafkaError: the ends of the partitions were not reached.
         """
-        fence, acceptance = fence_key(self.job, self.output), acceptance_key(self.job, self.output)
+        acceptance = acceptance_key(self.job, self.output)
         found, accepted = list[FoundReceipt](), set[int]()
 
         def is_mine(key: bytes | None) -> bool:
-            return key in (fence, acceptance) or partition_of(key, self.job, self.output) is not None
+            return key == acceptance or is_fence(key, self.job, self.output) or partition_of(key, self.job, self.output) is not None
 
         log = reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds, is_mine, until, waits)
         for message in log.messages:
             key, value = message.key(), message.value()
             if value is None:
                 continue
-            if key == fence:
+            if is_fence(key, self.job, self.output):
                 self.check_driver(decode_fence(value, where(message)))
             elif key == acceptance:
                 accepted.add(decode_acceptance(value, where(message)))
@@ -116,6 +118,24 @@ class Receipts:
                 receipt = decode_receipt(partition, value, where(message))
                 found.append(FoundReceipt(receipt, message.partition(), message.offset()))
         return FoundReceipts(found, log.ends, frozenset(accepted))
+
+    def judged(self, reader: TopicReader, check: Callable[[], T]) -> T:
+        """Return what a check of receipts returns. An earlier driver hears that it is one, and not that receipts are strange. May block.
+
+        Args:
+            reader: reads the topic.
+            check: check() raises OutputChangedError for receipts that this driver cannot understand.
+
+        Raises:
+            FencedError: a later driver may write. The receipts may be its own.
+            OutputChangedError: as `check`.
+            KafkaError: the fences could not be read.
+        """
+        try:
+            return check()
+        except OutputChangedError:
+            self.look(reader, {}, READ_S)
+            raise
 
     def check_driver(self, found: Fence) -> None:
         """Raise an error if a fence that was written after this driver's names another driver. Errors as `look`. Pure."""

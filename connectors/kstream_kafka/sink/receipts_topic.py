@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 from kstream.dstream.output import Writer
-from kstream.sinks.receipt import check_is_of_checkpoint
+from kstream.sinks.receipt import check_fence, check_is_of_checkpoint
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer
@@ -22,6 +22,7 @@ from kstream_kafka.sink.receipt import (
     decode_fence,
     encode_fence,
     fence_key,
+    is_fence,
 )
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts, where
 from kstream_kafka.source.subscription import Topics
@@ -40,6 +41,7 @@ class TakenOver:
         receipts: where the receipts are. They name this driver.
         topic_id: that of the topic.
         begins: partition of the topic → an offset before which no receipt of this output is.
+        fenced: partition of the topic → the offset behind this driver's fence there. Behind it no earlier driver has receipts.
         accepted: the batches, in ms, that `kstream sink accept` names.
         is_first: whether no driver has written before.
     """
@@ -47,6 +49,7 @@ class TakenOver:
     receipts: Receipts
     topic_id: str
     begins: dict[int, int]
+    fenced: dict[int, int]
     accepted: frozenset[int]
     is_first: bool
 
@@ -95,10 +98,12 @@ class ReceiptsTopic:
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
             topic_id, places = self._found(client, known_id)
-            fences, accepted = self._control(driver, reader)
-            before = max(fences, key=lambda fence: fence.epoch, default=None)
+            seen, accepted = self._control(driver, reader)
+            before = max(seen, key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
                 raise self.lost(f"topic {self.name} has lost its fence")
+            if known_id is None:
+                self._check_is_newest(driver)
             if before is None:
                 ends = client.latest([(self.name, place) for place in places])
                 begins = {place: end.offset for (_, place), end in ends.items()}
@@ -107,13 +112,46 @@ class ReceiptsTopic:
         if before is not None:
             check_is_of_checkpoint(self._output, (before.epoch, before.writer), driver.nonce_of)
         receipts = Receipts(self.name, driver.job, self._output, Fence(driver.epoch, driver.nonce, len(begins)), 0, self._prefix)
-        check(receipts.look(reader, begins, READ_S, waits=False).receipts)
+        found = receipts.look(reader, begins, READ_S, waits=False).receipts
+        receipts.judged(reader, lambda: check(found))
         if before is None:
             check_transactions(self._params, reader, self.name, FENCES, f"{self._prefix}-{driver.job}-{self._output}-probe", READ_S)
-        receipts = replace(receipts, fences_end=self._append(receipts) + 1)
-        for fence in self._control(driver, reader)[0]:  # another driver may have been faster
+        receipts = replace(receipts, fences_end=self._append(receipts, [FENCES])[FENCES])
+        self._look_again(driver, reader, receipts, seen)
+        return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins), accepted, before is None)
+
+    def check_is_there(self, known_id: str | None) -> None:
+        """Raise ReceiptsLostError if the topic is gone or was made anew, while its driver lives. Blocks on the brokers."""
+        with closing(KafkaDriverClient(self._params)) as client:
+            self._check_id(client, known_id)
+
+    def _check_is_newest(self, driver: Writer) -> None:
+        """Raise FencedError if the checkpoint has a later driver. Its fence may be gone, and this driver knows of no topic to miss."""
+        later = driver.nonce_of(driver.epoch + 1)
+        if later is not None:
+            check_fence(self._output, self.name, (driver.epoch, driver.nonce), (driver.epoch + 1, later))
+
+    def _look_again(self, driver: Writer, reader: TopicReader, receipts: Receipts, seen: Sequence[Fence]) -> None:
+        """Look at all fences up to this driver's own, which an answer of a broker that was away has not.
+
+        Args:
+            driver, reader: as for `take_over`.
+            receipts: name the fence of this driver.
+            seen: the fences that were there before.
+
+        Raises:
+            FencedError: another driver has been faster.
+            OutputChangedError: a fence that was not seen before is not one of this checkpoint.
+            KafkaError: no fence was seen before, and one is there: the receipts that it stands for must be read. The next try does.
+        """
+        fences, _ = self._control(driver, reader, receipts.fences_end)
+        for fence in fences:
             receipts.check_driver(fence)
-        return TakenOver(receipts, topic_id, dict(begins), accepted, before is None)
+        missed = [fence for fence in fences if fence not in seen and fence != receipts.fence]
+        for fence in missed:
+            check_is_of_checkpoint(self._output, (fence.epoch, fence.writer), driver.nonce_of)
+        if missed and not seen:
+            raise KafkaError(f"output {self._output}: a broker that was away has answered for topic {self.name}", reason="an old answer")
 
     def lost(self, words: str) -> ReceiptsLostError:
         """Return the error that says that receipts are gone. `words`: what has happened, a clause."""
@@ -130,37 +168,53 @@ class ReceiptsTopic:
             places = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
         except UnknownTopicError as e:
             raise self.lost(f"topic {self.name} is gone") from e
-        found = client.topic_ids([self.name]).get(self.name)
-        if found is None:
-            raise KafkaError(f"output {self._output}: Kafka tells no id of topic {self.name}; brokers from 2.8 on do")
-        if known_id not in (None, found):
-            raise self.lost(f"topic {self.name} was deleted and made anew")
+        found = self._check_id(client, known_id)
         policy = client.topic_setting(self.name, "cleanup.policy")
         if not places or (policy is not None and "compact" not in policy):
             hint = f"Make it with 17 partitions and cleanup.policy=compact, or let kstream make topic {self.name}."
             raise KafkaConfigError("prefix", f"names topic {self.name}, which has one partition only or is not compacted", hint)
         return found, places
 
-    def _control(self, driver: Writer, reader: TopicReader) -> tuple[list[Fence], frozenset[int]]:
-        """Return the fences of this output that are there, oldest first, and the batches that are accepted."""
-        fence, acceptance = fence_key(driver.job, self._output), acceptance_key(driver.job, self._output)
-        messages = reader.read(self.name, {FENCES: 0}, READ_S, lambda found: found in (fence, acceptance)).messages
+    def _check_id(self, client: KafkaDriverClient, known_id: str | None) -> str:
+        """Return the id of the topic. ReceiptsLostError if another one is known."""
+        found = client.topic_ids([self.name]).get(self.name)
+        if found is None and known_id is not None:
+            raise self.lost(f"topic {self.name} is gone")
+        if found is None:
+            raise KafkaError(f"output {self._output}: Kafka tells no id of topic {self.name}; brokers from 2.8 on do")
+        if known_id not in (None, found):
+            raise self.lost(f"topic {self.name} was deleted and made anew")
+        return found
+
+    def _control(self, driver: Writer, reader: TopicReader, until: int | None = None) -> tuple[list[Fence], frozenset[int]]:
+        """Return the fences of this output that are there, oldest first, and the batches that are accepted.
+
+        `until`: the offset that must be reached; None for the end.
+        """
+        acceptance, target = acceptance_key(driver.job, self._output), None if until is None else {FENCES: until}
+
+        def is_mine(key: bytes | None) -> bool:
+            return key == acceptance or is_fence(key, driver.job, self._output)
+
+        messages = reader.read(self.name, {FENCES: 0}, READ_S, is_mine, target).messages
         there = [message for message in messages if message.value() is not None]
-        fences = [decode_fence(message.value(), where(message)) for message in there if message.key() == fence]
+        fences = [decode_fence(message.value(), where(message)) for message in there if message.key() != acceptance]
         return fences, frozenset(decode_acceptance(message.value(), where(message)) for message in there if message.key() == acceptance)
 
-    def _append(self, receipts: Receipts) -> int:
-        """Write the fence of this driver, and return its offset."""
+    def _append(self, receipts: Receipts, places: Iterable[int]) -> dict[int, int]:
+        """Write the fence of this driver to partitions of the topic. Return partition → the offset behind it."""
         failures: list[str] = []
-        offsets: list[int] = []
+        ends: dict[int, int] = {}
         producer = RecordProducer(self._params.producer())
-        key, value = fence_key(receipts.job, receipts.output), encode_fence(receipts.fence)
-        producer.send(self.name, key, value, (), failures.append, FENCES, lambda _, offset: offsets.append(offset))
+        key, value = fence_key(receipts.job, receipts.output, receipts.fence), encode_fence(receipts.fence)
+        wanted = set(places)
+        for place in sorted(wanted):
+            producer.send(self.name, key, value, (), failures.append, place, lambda stored, offset: ends.update({stored: offset + 1}))
         producer.flush()
-        if not offsets:
+        if ends.keys() != wanted:
             reason = failures[0] if failures else f"{self.name} has not answered"
             raise KafkaError(f"output {self._output}: its fence could not be written: {reason}", reason=reason)
-        return offsets[0]
+        return ends
 
 
 def receipts_topic(prefix: str) -> str:

@@ -123,8 +123,8 @@ class SinkReading:
     def _note(self, output: KnownOutput, kind: str, rest: Sequence[Any], message: Any) -> None:
         value, place = message.value(), where(message)
         match kind, rest:
-            case "fence", []:
-                output.fence = decode_fence(value, place)
+            case "fence", [int(), str()]:
+                output.fence = max(decode_fence(value, place), output.fence or Fence(0, "", 0), key=lambda fence: fence.epoch)
             case "accept", []:
                 output.accepted_ms = decode_acceptance(value, place)
             case "receipt", [int(partition)]:

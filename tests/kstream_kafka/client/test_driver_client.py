@@ -48,7 +48,7 @@ class Admin:
         pass
 
     def list_topics(self, timeout: float) -> Any:
-        return SimpleNamespace(topics={}, brokers={})
+        return SimpleNamespace(topics={}, brokers={}, cluster_id="fake")
 
     def list_offsets(self, wanted: dict[TopicPartition, Any], **_options: Any) -> dict[TopicPartition, Any]:
         self.asked += 1
@@ -210,7 +210,7 @@ def metadata(**topics: int | KafkaError) -> Any:
         else SimpleNamespace(partitions={n: SimpleNamespace(leader=-1) for n in range(found)}, error=None)
         for name, found in topics.items()
     }
-    return SimpleNamespace(topics=rows, brokers={})
+    return SimpleNamespace(topics=rows, brokers={}, cluster_id="fake")
 
 
 def test_a_topic_in_an_election_is_waited_for_and_never_unknown() -> None:

@@ -101,6 +101,14 @@ def test_a_log_that_grows_while_it_is_read_ends_nevertheless(monkeypatch: pytest
     assert [m.offset() for m in TopicReader({}).read("receipts", {0: 0}, 60.0).messages] == [0, 1]
 
 
+def test_what_comes_behind_the_end_of_a_partition_while_others_are_read_is_not_taken_for_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next read begins at that offset. It would miss a record that this one has not returned."""
+    consumer = FakeConsumer([[Message(0), Message(1)], [Message(2), end(3)], [end(0, 1)]], {0: 2, 1: 0})
+    monkeypatch.setattr(topic_reader, "new_client", lambda _kind, _settings: consumer)
+    log = TopicReader({}).read("receipts", {0: 0, 1: 0}, 60.0)
+    assert ([message.offset() for message in log.messages], log.ends) == ([0, 1], {0: 2, 1: 0})
+
+
 def test_an_end_that_does_not_come_in_time_is_an_outage_and_says_what_may_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         BrokerUnreachableError, match=r"receipts could not be read to its end, in partitions \[0\]; a transaction may be open"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kstream_kafka.client.ports import Encoded, LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
-from kstream_kafka.errors import BrokerUnreachableError, ProducerFencedError, UnknownTopicError
+from kstream_kafka.errors import BrokerUnreachableError, KafkaError, ProducerFencedError, UnknownTopicError
 from kstream_kafka.sink import audit_topic, broker_probe, kafka_output, partition_writer, receipts_topic
 
 
@@ -201,6 +201,8 @@ class FakeReader:
             end = (until or {}).get(partition, len(log))
             if waits and any(entry.of is not None and entry.of.is_committed is None for entry in log[:end]):
                 raise BrokerUnreachableError("fake", 1, "a transaction is open")
+            if begin > len(log):
+                raise KafkaError(f"{topic}-{partition}: an offset that was there is gone", reason="out of range")
             found.messages.extend(e for e in self.kafka.committed(topic, partition, begin) if wants(e.key()) and e.offset() < end)
             found.ends[partition] = end
         return found

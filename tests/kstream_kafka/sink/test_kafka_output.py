@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaConfigError, ProducerFencedError, ReceiptsLostError
+from kstream_kafka.errors import (
+    BrokerUnreachableError,
+    CommitUnknownError,
+    KafkaConfigError,
+    KafkaError,
+    ProducerFencedError,
+    ReceiptsLostError,
+)
 from kstream_kafka.sink import partition_writer
 from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
 from kstream_kafka.sink.producer_record import Encoded
@@ -16,7 +23,7 @@ from kstream.batch_time import Time
 from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 
-from .fake_kafka import FakeKafka
+from .fake_kafka import Entry, FakeKafka, FakeReader
 from .jobs import RECEIPTS, TOTALS, Jobs, Partitions
 
 BROKERS = {"bootstrap.servers": "fake:1"}
@@ -139,11 +146,16 @@ def test_a_driver_that_takes_over_in_the_middle_of_a_transaction_ends_it(jobs: J
 
 
 def test_a_driver_that_is_late_with_its_fence_stops_and_does_not_disturb_the_later_one(jobs: Jobs) -> None:
-    early, late = jobs.driver(), jobs.driver()
-    jobs.kafka.on["fence"] = lambda: jobs.write(late, 1000, Partitions([1]))
+    early, later = jobs.driver(), list[KafkaOutput]()
+
+    def overtake() -> None:
+        later.append(jobs.driver())
+        jobs.write(later[0], 1000, Partitions([1]))
+
+    jobs.kafka.on["fence"] = overtake
     with pytest.raises(FencedError):
         jobs.write(early, 1000, Partitions([1]))
-    jobs.write(late, 2000, Partitions([2]))
+    jobs.write(later[0], 2000, Partitions([2]))
     assert jobs.numbers() == [1, 2]
 
 
@@ -183,7 +195,7 @@ def test_a_half_written_batch_that_is_divided_otherwise_is_refused(jobs: Jobs) -
         (lambda kafka: kafka.topics.pop(RECEIPTS), "topic kstream-receipts is gone"),
         (lambda kafka: kafka.create(RECEIPTS, 17), "topic kstream-receipts was deleted and made anew"),
         (lambda kafka: kafka.topics[RECEIPTS][1][0].clear(), "topic kstream-receipts has lost its fence"),
-        (lambda kafka: [log.clear() for log in kafka.topics[RECEIPTS][1][1:]], "there is no receipt of its partition 0"),
+        (lambda kafka: lose_records(kafka.topics[RECEIPTS][1][1:]), "there is no receipt of its partition 0"),
     ],
 )
 def test_receipts_that_are_gone_are_never_taken_for_not_written(jobs: Jobs, lose: Callable[[FakeKafka], object], words: str) -> None:
@@ -193,6 +205,136 @@ def test_receipts_that_are_gone_are_never_taken_for_not_written(jobs: Jobs, lose
         with pytest.raises(ReceiptsLostError, match=words):
             jobs.write(jobs.driver(stored), 2000, Partitions([2]), is_first_try=False)
     assert jobs.numbers() == [1]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_topic_that_is_gone_is_seen_by_the_next_try_of_a_driver_that_lives(jobs: Jobs, is_made_anew: bool) -> None:
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    jobs.kafka.topics.pop(RECEIPTS)
+    if is_made_anew:
+        jobs.kafka.create(RECEIPTS, 17)
+        jobs.kafka.append(RECEIPTS, 0, b"of another job", b"{}")  # so the offset behind the fence is there
+    with pytest.raises(ReceiptsLostError, match="was deleted and made anew" if is_made_anew else "is gone"):
+        jobs.write(output, 2000, Partitions([2]), is_first_try=False)
+    assert jobs.numbers() == [1]
+
+
+def test_a_task_writes_nothing_beside_a_topic_that_was_made_anew(jobs: Jobs) -> None:
+    """Its receipt has an offset that the topic has passed already. So the look for another receipt would find nothing."""
+    output = jobs.driver()
+    jobs.write(output, 1000, Partitions([1]))
+    jobs.kafka.create(RECEIPTS, 17)
+    jobs.kafka.append(RECEIPTS, 0, b"of another job", b"{}")
+    with pytest.raises(ReceiptsLostError, match="was deleted and made anew"):
+        jobs.write(output, 2000, Partitions([2]))
+    assert jobs.numbers() == [1]
+
+
+def test_a_driver_that_knows_of_no_topic_and_has_a_successor_makes_none(jobs: Jobs) -> None:
+    """Its successor may have completed batches in a topic that is gone since."""
+    early = jobs.driver()
+    jobs.write(jobs.driver(), 1000, Partitions([1]))
+    jobs.kafka.topics.pop(RECEIPTS)
+    with pytest.raises(FencedError, match=r"another driver writes \(epoch 2, this one has 1\)"):
+        jobs.write(early, 1000, Partitions([1]), is_first_try=False)
+    assert jobs.numbers() == [1]
+
+
+def test_a_driver_that_an_old_answer_shows_no_fence_tries_again(jobs: Jobs) -> None:
+    """It would take itself for the first driver, and look for receipts from the end of the topic on."""
+    jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
+    second, fences = jobs.driver(), jobs.kafka.topics[RECEIPTS][1]
+    true_log = fences[0]
+    fences[0] = []
+    jobs.kafka.on["fence"] = lambda: fences.__setitem__(0, true_log)
+    with pytest.raises(KafkaError, match="a broker that was away has answered"):
+        jobs.write(second, 1000, Partitions([1, 2], [3]), is_first_try=False)
+    jobs.write(second, 1000, Partitions([1, 2], [3]), is_first_try=False)
+    assert jobs.numbers() == [1, 2, 3]
+
+
+def test_an_old_answer_does_not_hide_the_fence_of_another_copy_of_the_checkpoint(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(), 1000, Partitions([1]))
+    jobs.write(jobs.driver(nonce="of the copy", epoch=2), 1000, Partitions([1]), is_first_try=False)
+    third, fences = jobs.driver(epoch=3), jobs.kafka.topics[RECEIPTS][1]
+    true_log = fences[0]
+    fences[0] = true_log[:1]
+    jobs.kafka.on["fence"] = lambda: fences.__setitem__(0, true_log)
+    with pytest.raises(OutputChangedError, match=r"not one of this checkpoint \(epoch 2\)"):
+        jobs.write(third, 2000, Partitions([2]))
+    assert jobs.numbers() == [1]
+
+
+def test_a_late_fence_of_an_earlier_driver_has_a_key_of_its_own(jobs: Jobs) -> None:
+    """With one key for all, compaction would remove the fence of the later driver."""
+    early = jobs.driver()
+    jobs.kafka.on["fence"] = lambda: jobs.write(jobs.driver(), 1000, Partitions([1]))
+    with pytest.raises(FencedError):
+        jobs.write(early, 1000, Partitions([1]))
+    assert [entry.its_key for entry in jobs.kafka.committed(RECEIPTS, 0)] == [
+        b'["fence","job","kafka totals",2,"nonce 2"]',
+        b'["fence","job","kafka totals",1,"nonce 1"]',
+    ]
+
+
+def test_an_earlier_driver_hears_that_it_is_fenced_and_not_that_receipts_are_strange(jobs: Jobs) -> None:
+    """A later driver may have written its fence and receipts after this one has read the fences."""
+    early = jobs.driver()
+    jobs.write(early, 1000, Partitions([1]))
+    receipts = early._receipts
+    reader: Any = FakeReader(jobs.kafka)
+    assert receipts is not None
+
+    def check() -> None:
+        raise OutputChangedError("output kafka totals: batch 2000 ms is written there", output="kafka totals")
+
+    with pytest.raises(OutputChangedError, match="batch 2000 ms is written there"):
+        receipts.judged(reader, check)
+    jobs.write(jobs.driver(), 2000, Partitions([2]), is_first_try=False)
+    with pytest.raises(FencedError, match=r"another driver writes \(epoch 2, this one has 1\)"):
+        receipts.judged(reader, check)
+
+
+def test_an_old_answer_to_the_driver_hides_no_receipt(jobs: Jobs) -> None:
+    """Its read ends behind its own fence, which a broker that was away does not have."""
+    asked: list[Mapping[int, int] | None] = []
+    read = FakeReader.read
+
+    def noted(self: FakeReader, topic: str, begins: Any, seconds: float, wants: Any, until: Any = None, waits: bool = True) -> Any:
+        asked.append(until)
+        return read(self, topic, begins, seconds, wants, until, waits)
+
+    jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeReader, "read", noted)
+        jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), is_first_try=False)
+    ends = {place: at + 1 for place in range(1, 17) for at in [places_of_fences(jobs, place)[-1]]}
+    assert ends in asked and jobs.numbers() == [1, 2, 3]
+
+
+def test_a_task_of_an_earlier_driver_finds_the_fence_before_its_receipt_whatever_the_partition_of_the_fences_tells(jobs: Jobs) -> None:
+    """A broker that was away may answer for the partition of the fences."""
+    first = jobs.driver()
+    jobs.write(first, 1000, Partitions([1]))
+    fences = jobs.kafka.topics[RECEIPTS][1]
+    old = list(fences[0])
+    jobs.write(jobs.driver(), 2000, Partitions([], [2]), is_first_try=False)
+    fences[0] = old
+    with pytest.raises(FencedError, match=r"another driver writes \(epoch 2, this one has 1\)"):
+        jobs.write(first, 2000, Partitions([2]))
+    assert jobs.numbers() == [1, 2]
+
+
+def places_of_fences(jobs: Jobs, place: int) -> list[int]:
+    """The offsets of the fences in a partition of the topic."""
+    return [entry.at for entry in jobs.kafka.topics[RECEIPTS][1][place] if (entry.its_key or b"").startswith(b'["fence"')]
+
+
+def lose_records(logs: Sequence[Sequence[Entry]]) -> None:
+    """Remove the records of logs, not their offsets."""
+    for entry in (entry for log in logs for entry in log):
+        entry.its_key = b"of nobody"
 
 
 def test_a_first_try_makes_no_request_on_the_driver_but_the_first_one(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +392,7 @@ def test_a_task_reads_the_receipts_where_there_is_room_for_another_one(jobs: Job
     """Two offsets are room for a receipt of another attempt, and for the control record behind it."""
     output = jobs.driver()
     jobs.write(output, 1000, Partitions([1]))
-    (place,) = [number for number, log in enumerate(jobs.kafka.topics[RECEIPTS][1]) if number and log]
+    (place,) = [number for number, log in enumerate(jobs.kafka.topics[RECEIPTS][1][1:], 1) if any(entry.is_control for entry in log)]
     jobs.kafka.append(RECEIPTS, place, b"of another output", b"")
     found = reads(jobs, monkeypatch)
     jobs.write(output, 2000, Partitions([2]))
@@ -340,7 +482,7 @@ def test_the_read_of_a_restart_passes_over_what_others_have_written_meanwhile(jo
             jobs.kafka.append(RECEIPTS, place, b'["receipt","other","o",%d]' % n, b"{}")
     again = jobs.write(jobs.driver(stored), 2000, Partitions([2]), is_first_try=False)
     mine = min(stored["receipts"].values())
-    assert sorted(again["receipts"].values())[:15] == [10] * 15 and mine == 0
+    assert sorted(again["receipts"].values())[:15] == [12] * 15 and mine == 1, "behind the fences of both drivers"
 
 
 def test_each_try_of_a_restart_finds_the_receipts_of_the_batch_before(jobs: Jobs) -> None:

@@ -16,6 +16,7 @@ from kstream_kafka.sink.receipt import (
     encode_fence,
     encode_receipt,
     fence_key,
+    is_fence,
     partition_of,
     place_of,
     receipt_key,
@@ -40,7 +41,14 @@ def test_the_bytes_of_a_receipt_are_these() -> None:
 def test_the_bytes_of_a_fence_are_these() -> None:
     fence, form = Fence(5, "driver", 16), b'{"epoch":5,"partitions":16,"version":1,"writer":"driver"}'
     assert encode_fence(fence) == form and decode_fence(form, "receipts-0 offset 0") == fence
-    assert fence_key("job", "totals") == b'["fence","job","totals"]'
+    assert fence_key("job", "totals", fence) == b'["fence","job","totals",5,"driver"]'
+
+
+def test_fences_are_those_of_an_output_whatever_their_driver() -> None:
+    key = fence_key("job", "totals", Fence(5, "driver", 16))
+    assert is_fence(key, "job", "totals")
+    assert not any(is_fence(key, *other) for other in [("job", "total"), ("job", "totals 2"), ("jo", "totals")])
+    assert not any(is_fence(other, "job", "totals") for other in [None, b"", receipt_key("job", "totals", 5)])
 
 
 def test_the_bytes_of_an_acceptance_are_these() -> None:
@@ -71,7 +79,7 @@ def test_a_newer_field_of_a_receipt_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [None, b"", b"text", b'["fence","job","totals"]', receipt_key("other", "totals", 3), receipt_key("job", "o", 3)]
+    "key", [None, b"", b"text", b'["fence","job","totals",5,"driver"]', receipt_key("other", "totals", 3), receipt_key("job", "o", 3)]
 )
 def test_receipts_of_other_outputs_and_fences_are_passed_over(key: bytes | None) -> None:
     assert partition_of(key, "job", "totals") is None

@@ -19,6 +19,8 @@ from kstream.offsets.offset_range import OffsetRange
 from tests.kstream_kafka.sink.fake_kafka import installed
 from tests.kstream_kafka.sink.jobs import AUDIT, RECEIPTS, TOTALS, Jobs, Partitions
 
+FENCE = Fence(1, "w", 16)
+
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
@@ -123,7 +125,7 @@ def test_accept_refuses_a_batch_that_is_not_the_newest_one(jobs: Jobs) -> None:
 
 def test_an_output_must_be_named_if_there_are_several(jobs: Jobs) -> None:
     written(jobs)
-    jobs.kafka.append(RECEIPTS, 0, fence_key("other", "kafka totals"), encode_fence(Fence(1, "w", 16)))
+    jobs.kafka.append(RECEIPTS, 0, fence_key("other", "kafka totals", FENCE), encode_fence(FENCE))
     assert "several outputs fit: kafka totals of job job; kafka totals of job other" in kstream("sink", "show", code=3).output
     assert "no output fits" in kstream("sink", "show", "nothing", code=3).output
     assert "the driver of epoch 1" in kstream("sink", "show", "--job", "oth").output
@@ -138,7 +140,7 @@ def test_no_text_of_a_record_reaches_the_terminal_as_a_command(jobs: Jobs) -> No
     hostile = "\x1b]0;PWNED\x07\x1b[2J\x1b[31mred\u202e"
     jobs.kafka.create(RECEIPTS, 17)
     jobs.kafka.create(AUDIT, 1)
-    jobs.kafka.append(RECEIPTS, 0, fence_key(hostile, hostile), encode_fence(Fence(1, "w", 16)))
+    jobs.kafka.append(RECEIPTS, 0, fence_key(hostile, hostile, FENCE), encode_fence(FENCE))
     entry = AuditEntry(hostile, hostile, 1, 1000, "", 1, inputs={hostile: [(hostile, 0, 0, 1)]})
     jobs.kafka.append(AUDIT, 0, audit_key(hostile, hostile), encode_entry(entry))
     for shown in (kstream("sink", "ls").output, kstream("sink", "show").output, "\n".join(audit())):

@@ -1,0 +1,44 @@
+"""python -m tests.kstream_kafka.sink.simulation: the trace of a life, or many lives and the trace of the first that fails."""
+
+from __future__ import annotations
+
+import click
+
+from tests.simulator.errors import SimulationFailedError
+
+from .life import run_life, run_lives
+
+
+@click.command()
+@click.option("--seed", default=0, show_default=True, help="The first seed.")
+@click.option("--lives", default=1, show_default=True, help="How many, one seed each.")
+def main(seed: int, lives: int) -> None:
+    """Simulates lives of an exactly-once output to Kafka. One seed is always the same life.
+
+    Of a single life the trace is printed, whether it fails or not; of several that of the first that fails. Exit code 1 if one did.
+    """
+    if lives == 1:
+        outcome = run_life(seed)
+        _tell(seed, outcome.trace, outcome.broken)
+        return
+    try:
+        report = run_lives(range(seed, seed + lives))
+    except SimulationFailedError as e:
+        _tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
+        return
+    click.echo(f"{lives} lives, {report.drivers} drivers: all held")
+    for (kind, refusal), count in sorted(report.refusals.items()):
+        click.echo(f"  {kind}: {refusal} {count} times")
+
+
+def _tell(seed: int, trace: list[str], broken: list[str]) -> None:
+    click.echo("\n".join(trace))
+    click.echo(f"seed {seed}: {'all held' if not broken else 'broken:'}")
+    for line in broken:
+        click.echo(f"  {line}")
+    if broken:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""The kinds of lives: what the user does beside what happens anyway, and which refusals are right then.
+
+Whatever the kind, no number may be written twice, and none of a completed batch may be missing. And each kind says how it must end: a
+sink that refuses everything does not pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kstream_kafka.errors import ReceiptsLostError
+
+from kstream.errors import FencedError, OutputChangedError
+
+if TYPE_CHECKING:
+    from .checkpoint import PlannedBatch
+    from .driver import SinkDriver
+    from .life import Life
+
+RECEIPTS = "k-receipts"
+
+
+class Kind:
+    """A kind of life. This one: crashes, failures, elections, delays, copies of tasks, drivers that were taken for dead.
+
+    No refusal is right but that of an earlier driver, and all is written in the end.
+    """
+
+    name: ClassVar[str] = "ordinary"
+    outputs: ClassVar[tuple[str, ...]] = ("totals", "alerts")
+    """The outputs that a life of this kind may have."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+
+    def before_driver(self) -> None:
+        """Do what the user does before the next driver starts."""
+
+    def at_step(self) -> bool:
+        """Do what the user does in the midst of a life. Return whether there was something to do."""
+        return False
+
+    def after_refusal(self, error: Exception) -> bool:
+        """Do what the error tells the user to do. Return whether the life goes on."""
+        return True
+
+    def may_end_refused(self) -> bool:
+        """Return whether a life may end before everything is written."""
+        return False
+
+    def violations(self, found: dict[int, list[str]]) -> list[str]:
+        """Return what is broken in an output beside the count of each number. `found`: number → the tags of its values."""
+        return []
+
+    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+        """Return whether a refusal is right. It has come just now."""
+        return isinstance(error, FencedError) and driver.checkpoint.epoch > driver.epoch
+
+    def _receipts(self, plan: PlannedBatch) -> Iterator[dict[str, Any]]:
+        """The receipts of a batch that are committed."""
+        topic = self.life.kafka.broker.topics.get(RECEIPTS)
+        for log in () if topic is None else topic.logs[1:]:
+            for record in log.ever:
+                if record.is_committed and (form := json.loads(record.its_value or b"{}")).get("batch") == plan.time.milliseconds:
+                    yield form
+
+
+class OtherLayout(Kind):
+    """A half-written batch comes again with another number of partitions. It is refused until it has the old one again."""
+
+    name = "other layout"
+    outputs = ("totals",)
+    others = (0, 1, 2, -1, -2, -3)
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life)
+        self.is_refused = False
+
+    def before_driver(self) -> None:
+        if self.life.drivers and not self.is_refused and self.life.rng.random() < 0.6:
+            self._use(self.life.rng.choice(self.others))
+        self.is_refused = False
+
+    def after_refusal(self, error: Exception) -> bool:
+        """The user tries the others, one after the other."""
+        self.is_refused = isinstance(error, OutputChangedError)
+        if self.is_refused:
+            self._use(self.others[(self.others.index(self._used()) + 1) % len(self.others)])
+        return True
+
+    def _used(self) -> int:
+        return self.life.application.other_partitions
+
+    def _use(self, value: int) -> None:
+        self.life.application = replace(self.life.application, other_partitions=value)
+
+    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+        if isinstance(error, OutputChangedError):
+            number = max(1, plan.num_partitions + driver.application.other_partitions)
+            return any(form["partitions"] != number for form in self._receipts(plan))
+        return super().allows(driver, plan, error)
+
+
+class OtherHashing(OtherLayout):
+    """A half-written batch comes again with another hash seed. It is refused until it has the old one again."""
+
+    name = "other hash seed"
+    others = (0, 1, 2)
+
+    def _used(self) -> int:
+        return self.life.application.hashing
+
+    def _use(self, value: int) -> None:
+        self.life.application = replace(self.life.application, hashing=value)
+
+    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+        if isinstance(error, OutputChangedError):
+            return any(form["hashing"] != driver.application.hashing for form in self._receipts(plan))
+        return Kind.allows(self, driver, plan, error)
+
+
+class OtherContent(Kind):
+    """The code of the next driver makes other values of the same records. Each partition has those of one driver."""
+
+    name = "other content"
+
+    def before_driver(self) -> None:
+        self.life.application = replace(self.life.application, tag=f"code {len(self.life.drivers)}")
+
+    def violations(self, found: dict[int, list[str]]) -> list[str]:
+        broken = list[str]()
+        for plan in self.life.checkpoint.done.values():
+            for partition in range(plan.num_partitions):
+                numbers = plan.numbers(partition, plan.num_partitions, 0)
+                if len(tags := {tag for number in numbers for tag in found.get(number, [])}) > 1:
+                    broken.append(f"partition {partition} of batch {plan.time.milliseconds} is written in parts, by {sorted(tags)}")
+        return broken
+
+
+class OlderCheckpoint(Kind):
+    """The user restores a backup of the checkpoint. It is refused if a driver has written since; then the newest checkpoint goes on.
+
+    Each output has a fence of its own. So drivers of two copies that start at once can each take one of two outputs. And even with one
+    output both copies are refused, if one has written a batch while the other one wrote its fence.
+    """
+
+    name = "older checkpoint"
+    outputs = ("totals",)
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life)
+        self.is_refused = False
+
+    def at_step(self) -> bool:
+        """Make a backup. With some luck it is in the middle of a life."""
+        if self.life.other is not None or not self.life.checkpoint.epochs:
+            return False
+        self._copy()
+        return True
+
+    def before_driver(self) -> None:
+        if self.life.other is not None and not self.is_refused and self.life.rng.random() < 0.5:
+            self._swap()
+
+    def after_refusal(self, error: Exception) -> bool:
+        """The user goes back to the other copy, and stays there until that one is refused."""
+        if self.life.other is not None:
+            self.is_refused = True
+            self._swap()
+        return True
+
+    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+        if isinstance(error, (OutputChangedError, FencedError)) and self._has_what_another_copy_wrote(driver):
+            return True
+        return super().allows(driver, plan, error)
+
+    def may_end_refused(self) -> bool:
+        """Both copies have written, as drivers of both have run at once, or a leader of yesterday had no fence of the other one."""
+        life = self.life
+        newest = {driver.checkpoint.name: driver for driver in life.drivers}
+        is_possible = life.has_overlap or life.kafka.stale_answers > 0
+        return is_possible and len(newest) == 2 and all(self._has_what_another_copy_wrote(driver) for driver in newest.values())
+
+    def _copy(self) -> None:
+        life = self.life
+        life.other = life.checkpoint.copy("the copy")
+        life.turns.note("a backup of the checkpoint is made", "user")
+
+    def _swap(self) -> None:
+        life = self.life
+        assert life.other is not None
+        life.checkpoint, life.other = life.other, life.checkpoint
+        life.turns.note(f"uses {life.checkpoint.name}", "user")
+
+    def _has_what_another_copy_wrote(self, driver: SinkDriver) -> bool:
+        """Whether the topic has a fence or a receipt that the checkpoint of a driver does not know."""
+        topic, checkpoint = self.life.kafka.broker.topics.get(RECEIPTS), driver.checkpoint
+        forms = [json.loads(r.its_value) for log in ([] if topic is None else topic.logs) for r in log.ever if r.its_value]
+        epochs, plans = set(checkpoint.epochs.values()), {plan.nonce for plan in (*checkpoint.plans.values(), *checkpoint.done.values())}
+        return any(form["writer"] not in epochs or ("plan" in form and form["plan"] not in plans) for form in forms)
+
+
+class CopiedCheckpoint(OlderCheckpoint):
+    """The user copies the checkpoint and starts drivers on both copies. One of the copies goes on, the other one is refused."""
+
+    name = "copied checkpoint"
+
+    def at_step(self) -> bool:
+        return False
+
+    def before_driver(self) -> None:
+        if not self.life.drivers or not self.life.checkpoint.epochs:
+            return
+        if self.life.other is None and self.life.rng.random() < 0.7:
+            self._copy()
+        if self.life.other is not None and not self.is_refused:
+            self._swap()
+
+
+class LostTopic(Kind):
+    """The topic of the receipts is deleted, after it had receipts of a completed batch. Drivers that start are refused from then on.
+
+    A driver that has read the log before may know of no topic, and makes another one. So none of that kind may live.
+    """
+
+    name = "lost topic"
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life)
+        self.is_lost = False
+
+    def at_step(self) -> bool:
+        return self._lose()
+
+    def before_driver(self) -> None:
+        if self.life.rng.random() < 0.7:
+            self._lose()
+
+    def after_refusal(self, error: Exception) -> bool:
+        return not (self.is_lost and isinstance(error, ReceiptsLostError))
+
+    def may_end_refused(self) -> bool:
+        return self.is_lost
+
+    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+        return (self.is_lost and isinstance(error, ReceiptsLostError)) or super().allows(driver, plan, error)
+
+    def _lose(self) -> bool:
+        if self.is_lost or not self._is_known():
+            return False
+        self.is_lost = True
+        self.life.turns.note("deletes the topic of the receipts", "user")
+        self.life.kafka.broker.delete(RECEIPTS)
+        return True
+
+    def _is_known(self) -> bool:
+        """Whether the checkpoint and all drivers know the topic for each output."""
+        outcomes = self.life.checkpoint.outcomes.values()
+        if any(not driver.knows_topic for driver in self.life.drivers if not driver.is_over):
+            return False
+        return all(any(said.get(name) is not None for said in outcomes) for name in self.life.application.outputs)
+
+
+class RemadeTopic(LostTopic):
+    """The topic of the receipts is deleted, and made anew by somebody else."""
+
+    name = "remade topic"
+
+    def _lose(self) -> bool:
+        broker = self.life.kafka.broker
+        number = len(broker.topics[RECEIPTS].logs) if RECEIPTS in broker.topics else 0
+        if not super()._lose():
+            return False
+        broker.create(RECEIPTS, number)
+        return True
+
+
+KINDS: tuple[type[Kind], ...] = (
+    Kind,
+    Kind,
+    Kind,
+    OtherLayout,
+    OtherHashing,
+    OtherContent,
+    OlderCheckpoint,
+    CopiedCheckpoint,
+    LostTopic,
+    RemadeTopic,
+)
+"""A seed takes one of them."""

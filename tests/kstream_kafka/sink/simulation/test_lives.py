@@ -1,0 +1,83 @@
+"""Ten thousand lives of an output: each number is there once, and each refusal has a reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from . import KINDS, Chances, Kind, run_life, run_lives
+from .__main__ import main
+from .kinds import CopiedCheckpoint, LostTopic, OlderCheckpoint, OtherContent, OtherHashing, OtherLayout, RemadeTopic
+
+ROOT = Path(__file__).resolve().parents[4]
+CODE = """
+import hashlib
+from tests.kstream_kafka.sink.simulation import run_life
+for seed in range(40):
+    print(seed, hashlib.sha256("\\n".join(run_life(seed).trace).encode()).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("first", range(0, 10_000, 2_500))
+def test_in_ten_thousand_lives_each_number_is_there_once(first: int) -> None:
+    run_lives(range(first, first + 2_500))
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusals"),
+    [
+        (Kind, {"FencedError"}),
+        (OtherLayout, {"FencedError", "OutputChangedError"}),
+        (OtherHashing, {"FencedError", "OutputChangedError"}),
+        (OtherContent, {"FencedError"}),
+        (OlderCheckpoint, {"FencedError", "OutputChangedError"}),
+        (CopiedCheckpoint, {"FencedError", "OutputChangedError"}),
+        (LostTopic, {"FencedError", "ReceiptsLostError"}),
+        (RemadeTopic, {"FencedError", "ReceiptsLostError"}),
+    ],
+)
+def test_each_kind_of_life_meets_the_refusals_that_it_is_about(kind: type[Kind], refusals: set[str]) -> None:
+    assert kind in KINDS
+    found = run_lives(range(300), kind).refusals
+    assert {name for _, name in found} >= refusals
+
+
+def test_where_nothing_happens_one_driver_writes_everything_and_nobody_is_refused() -> None:
+    for seed in range(50):
+        outcome = run_life(seed, Kind, Chances(interrupt=0.2, fault=0.0, faults=0))
+        assert (outcome.broken, outcome.drivers, outcome.refusals.total()) == ([], 1, 0)
+
+
+def test_a_life_is_the_same_each_time_and_another_seed_is_another_life() -> None:
+    traces = [tuple(run_life(seed).trace) for seed in range(20)]
+    assert traces == [tuple(run_life(seed).trace) for seed in range(20)]
+    assert len(set(traces)) == 20
+
+
+def test_a_life_does_not_depend_on_the_process_or_its_hash_seed() -> None:
+    told = [traces_in_a_process_of(hash_seed) for hash_seed in ("1", "2")]
+    assert told[0] == told[1] and len(told[0].splitlines()) == 40
+
+
+def traces_in_a_process_of(hash_seed: str) -> str:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "connectors")])
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
+    return done.stdout
+
+
+def test_the_command_prints_one_life_whole() -> None:
+    done = CliRunner().invoke(main, ["--seed", "3"])
+    assert done.exit_code == 0
+    assert done.output == "\n".join([*run_life(3).trace, "seed 3: all held", ""])
+
+
+def test_the_command_says_what_held_over_many() -> None:
+    done = CliRunner().invoke(main, ["--lives", "30"])
+    assert done.exit_code == 0
+    assert done.output.startswith("30 lives, ") and ": all held\n" in done.output
