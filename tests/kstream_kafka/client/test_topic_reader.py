@@ -57,7 +57,9 @@ class FakeConsumer:
     def unassign(self) -> None:
         self.assigned.append({})
 
-    def consume(self, _most: int, _seconds: float) -> Sequence[Message]:
+    def consume(self, most: int, seconds: float) -> Sequence[Message]:
+        """As the client: with a time-out it waits until it has as many as are asked for."""
+        assert not seconds or most == 1, f"the read waits {seconds} s for {most} messages"
         return self.answers.pop(0) if self.answers else []
 
     def get_watermark_offsets(self, partition: Any, cached: bool) -> tuple[int, int]:
