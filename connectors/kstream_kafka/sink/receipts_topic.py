@@ -133,7 +133,8 @@ class ReceiptsTopic:
         """Write the fence of this driver, and return its offset."""
         failures: list[str] = []
         offsets: list[int] = []
-        producer = RecordProducer(self._params.producer())
+        # An idempotent producer waits half a second for its id. A fence that is there twice says the same.
+        producer = RecordProducer({**self._params.producer(), "enable.idempotence": "false"})
         key, value = fence_key(receipts.job, receipts.output), encode_fence(receipts.fence)
         producer.send(self.name, key, value, (), failures.append, FENCES, lambda _, offset: offsets.append(offset))
         producer.flush()

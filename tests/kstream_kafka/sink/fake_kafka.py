@@ -57,6 +57,7 @@ class FakeKafka:
         epochs: transactional id → how often it was taken.
         open: transactional id → the transaction that is open.
         on: what happens at a step of a client, by its name: a function that may raise or write.
+        producing: the properties of the newest producer of a fence.
     """
 
     topics: dict[str, tuple[str, list[list[Entry]]]] = field(default_factory=dict[str, tuple[str, list[list[Entry]]]])
@@ -66,6 +67,7 @@ class FakeKafka:
     policy: str = "compact"
     made: int = 0
     timeouts: list[int] = field(default_factory=list[int])
+    producing: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def create(self, topic: str, partitions: int) -> None:
         self.made += 1
@@ -119,7 +121,8 @@ class FakeKafka:
     def client(self, _params: Any) -> FakeClient:
         return FakeClient(self)
 
-    def producer(self, _settings: Mapping[str, Any]) -> FakeProducer:
+    def producer(self, settings: Mapping[str, Any]) -> FakeProducer:
+        self.producing = settings
         return FakeProducer(self)
 
 
@@ -242,7 +245,9 @@ class FakeProducer:
         self, topic: str, key: bytes, value: bytes, headers: Any, on_failure: Any, partition: int, on_stored: Callable[[int, int], None]
     ) -> None:
         self.kafka.step("fence")
-        on_stored(partition, self.kafka.append(topic, partition, key, value))
+        offset = self.kafka.append(topic, partition, key, value)
+        self.kafka.step("fence stored")
+        on_stored(partition, offset)
 
     def flush(self) -> int:
         return 0

@@ -216,6 +216,27 @@ def test_a_driver_that_is_late_with_its_fence_stops_and_does_not_disturb_the_lat
     assert jobs.numbers() == [1, 2]
 
 
+@pytest.mark.parametrize("comes", ["at once", "later"])
+def test_a_fence_that_a_retry_of_the_client_has_written_twice_says_the_same(jobs: Jobs, comes: str) -> None:
+    """Its producer is not idempotent: that would wait for an id."""
+
+    def repeat() -> None:
+        fence = jobs.kafka.topics[RECEIPTS][1][0][-1]
+        jobs.kafka.append(RECEIPTS, 0, fence.its_key, fence.its_value)
+
+    output = jobs.driver()
+    if comes == "at once":
+        jobs.kafka.on["fence stored"] = repeat
+    jobs.write(output, 1000, Partitions([1]))
+    if comes == "later":
+        repeat()
+    jobs.write(output, 2000, Partitions([2]))
+    assert len(jobs.kafka.topics[RECEIPTS][1][0]) == 2
+    jobs.write(jobs.driver(), 3000, Partitions([3]), is_first_try=False)
+    assert jobs.numbers() == [1, 2, 3]
+    assert jobs.kafka.producing["enable.idempotence"] == "false"
+
+
 def test_two_copies_of_a_checkpoint_are_refused(jobs: Jobs) -> None:
     first = jobs.driver()
     jobs.write(first, 1000, Partitions([1]))
