@@ -92,7 +92,7 @@ class KafkaPartitionWriter:
                 return None
             if opened is not None:
                 opened.result()
-            elif (there := self._look(partition, READ_S + self.timeout_ms / 1000)) is not None:
+            elif (there := self._look(partition, READ_S, waits=False)) is not None:  # who died in a transaction left it open
                 return there
             if opened is None or self._timeout_ms(spool) > self.timeout_ms:
                 transactions.append(self._transaction(partition, self._timeout_ms(spool)))
@@ -136,19 +136,20 @@ class KafkaPartitionWriter:
                 raise error
             sleep(WAIT_S)
 
-    def _look(self, partition: int, seconds: float, until: int | None = None) -> FoundReceipt | None:
+    def _look(self, partition: int, seconds: float, until: int | None = None, waits: bool = True) -> FoundReceipt | None:
         """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`.
 
         Args:
             partition: the partition.
             seconds: how long to wait.
             until: the offset that must be reached in the log of the receipts; None for its end.
+            waits: False ends the look at an open transaction.
         """
         key, place = ("receipts", settings_key(self.consumer)), self.receipts.place(partition)
         reader = once(key, lambda: TopicReader(self.consumer))
         try:
             targets = None if until is None else {place: until}
-            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets).receipts
+            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets, waits).receipts
         except Exception:
             drop(key)
             raise

@@ -11,12 +11,13 @@ from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, Kaf
 from kstream_kafka.sink import partition_writer
 from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
 from kstream_kafka.sink.producer_record import Encoded
+from pyspark import TaskContext
 
 from kstream.batch_time import Time
 from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 
-from .fake_kafka import FakeKafka, installed
+from .fake_kafka import FakeKafka, FakeTransaction, installed
 
 RECEIPTS, TOTALS = "kstream-receipts", "totals"
 
@@ -51,6 +52,13 @@ class Partitions:
 
     def records(self, number: int) -> Iterator[Encoded]:
         return ((TOTALS, None, b"%d" % n, (), n, None) for n in self.partitions[number])
+
+
+class SecondAttempt:
+    """Stands for the context of a task that Spark runs a second time."""
+
+    def attemptNumber(self) -> int:
+        return 1
 
 
 class Jobs:
@@ -164,6 +172,28 @@ def test_a_first_attempt_that_is_late_finds_what_another_one_has_written(jobs: J
     output._ends = dict(output._begins)  # as they were when the first attempt was sent out
     output.run(batch, rdd, None)
     assert jobs.numbers() == [1, 2]
+
+
+def test_an_attempt_after_one_that_died_with_its_receipt_written_does_not_wait_for_its_transaction(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction of the first one ends when its id is taken. Its time-out is a minute."""
+    output = jobs.driver()
+    rdd: Any = Partitions([1])
+    batch = OutputBatch(Time(1000), jobs.plans.setdefault(1000, "plan of 1000"), True)
+    output.prepare(batch, rdd)
+
+    def dies() -> None:
+        raise SystemExit
+
+    jobs.kafka.on["commit"] = dies
+    with monkeypatch.context() as dead, pytest.raises(SystemExit):
+        dead.setattr(FakeTransaction, "close", lambda _self: None)
+        output.run(batch, rdd, None)
+    assert jobs.kafka.open
+    monkeypatch.setattr(TaskContext, "get", lambda: SecondAttempt())
+    output.run(batch, rdd, None)
+    assert jobs.numbers() == [1] and not jobs.kafka.open
 
 
 def test_an_attempt_that_has_lost_its_id_takes_the_verdict_of_the_other_one(jobs: Jobs) -> None:
