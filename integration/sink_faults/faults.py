@@ -21,7 +21,7 @@ MOST_TRIES = 3
 """So often a batch is tried again after its first try, at most. A request that comes late may end one of them."""
 SOON_S = 1.0
 """How long a request is held if the client is to wait for it."""
-LATE_S = 60.0
+LATE_S = 120.0
 FIRES_S = 20.0
 
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
@@ -36,6 +36,8 @@ PLACES = {
     "commit": (Api.END_TXN, 2),
 }
 """A name for the request of the second partition of a batch that is met: its API, and its number in the batch."""
+PLACES_OF_A_START = {"fence": (Api.PRODUCE, 1), "id at a start": (Api.INIT_PRODUCER_ID, 2)}
+"""The same for requests that a new driver makes before its first batch."""
 
 
 class Client(Enum):
@@ -60,7 +62,7 @@ class Fault:
     """What happens in the first try of a batch, and who tries it again.
 
     Attributes:
-        place: the request, see PLACES.
+        place: the request, see PLACES and PLACES_OF_A_START.
         action: what the proxy does.
         client: what becomes of the client.
         until: when a held request goes on.
@@ -79,7 +81,7 @@ class Fault:
         return f"{self.place}: {self.action.value}{held}, client {self.client.value}, {again}"
 
     def rule(self) -> Rule:
-        api, nth = PLACES[self.place]
+        api, nth = {**PLACES, **PLACES_OF_A_START}[self.place]
         seconds = SOON_S if self.until is Until.SOON else LATE_S
         is_drop = self.action is not Action.HOLD_REQUEST
         return Rule(api, self.action, nth, seconds, cuts=is_drop and self.client is not Client.RETURNS)
@@ -120,6 +122,21 @@ def all_faults() -> Iterator[Fault]:
             for action in (Action.DROP_REQUEST, Action.DROP_ANSWER):
                 for client in Client:
                     yield Fault(place, action, client, by_new_driver=by_new_driver)
+    yield from _faults_of_a_start()
+
+
+def _faults_of_a_start() -> Iterator[Fault]:
+    """The same for PLACES_OF_A_START. The driver waits a minute for its fence, so few faults make it fail."""
+    for by_new_driver in (False, True):
+        for place in PLACES_OF_A_START:
+            yield Fault(place, Action.HOLD_REQUEST, Client.RETURNS, Until.SOON, by_new_driver)
+            for action in (Action.DROP_REQUEST, Action.DROP_ANSWER):
+                yield Fault(place, action, Client.RETURNS, by_new_driver=by_new_driver)
+        for until in (Until.FAILED, Until.PREPARED, Until.WRITTEN):
+            yield Fault("id at a start", Action.HOLD_REQUEST, Client.RETURNS, until, by_new_driver)
+        yield Fault("id at a start", Action.DROP_ANSWER, Client.CUT_OFF, by_new_driver=by_new_driver)
+    for until in (Until.PREPARED, Until.WRITTEN):
+        yield Fault("fence", Action.HOLD_REQUEST, Client.RETURNS, until, by_new_driver=True)
 
 
 def killed_by(rule: Rule) -> Run:
@@ -156,6 +173,8 @@ class FaultyJob:
         """Write a batch with a fault, and one more. Return what came of them."""
         began = time.monotonic()
         job, output = self._ready()
+        if fault.place in PLACES_OF_A_START:
+            output = self._output = job.driver()
         rule, finding, self._number = self._proxy.add(fault.rule()), Finding([]), self._number + 2
 
         def let_go(when: Until) -> None:
