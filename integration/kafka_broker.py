@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 if not __package__:  # run by its path: the checkout is not on sys.path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -60,19 +61,27 @@ class Broker(KafkaHandle):
         return node_properties(1, bind, self._port, {1: self._controller_port}, data, self._settings)
 
 
+class ProxiedListener(NamedTuple):
+    """A second listener of a node, for a proxy: the proxy connects to `port`, and clients are told `advertised`."""
+
+    port: int
+    advertised: int
+
+
 class KafkaBroker(Broker):
     """The node as a process of its own. Its data lie under `directory`."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None, proxied: ProxiedListener | None = None) -> None:
         super().__init__(settings)
         self.directory = directory
+        self._proxied = proxied
         self._made: KafkaNode | None = None
 
     @property
     def _node(self) -> KafkaNode:
         """Made when it is first needed: by then a subclass has all that its settings are of."""
         if self._made is None:
-            settings = self.properties("127.0.0.1", self.directory / "data")
+            settings = _with_listener(self.properties("127.0.0.1", self.directory / "data"), self._proxied)
             self._made = KafkaNode(self.directory, settings, cluster_id(), self.java_options())
         return self._made
 
@@ -95,10 +104,24 @@ class KafkaBroker(Broker):
         self._node.end(signal.SIGKILL)
 
 
+def _with_listener(properties: dict[str, object], proxied: ProxiedListener | None) -> dict[str, object]:
+    """A node's settings with a listener for a proxy."""
+    if proxied is None:
+        return properties
+    more = {
+        "listeners": f"PROXIED://127.0.0.1:{proxied.port}",
+        "advertised.listeners": f"PROXIED://127.0.0.1:{proxied.advertised}",
+        "listener.security.protocol.map": "PROXIED:PLAINTEXT",
+    }
+    return {**properties, **{key: f"{properties[key]},{value}" for key, value in more.items()}}
+
+
 @contextmanager
-def running_broker(directory: Path, settings: dict[str, str] | None = None) -> Iterator[KafkaBroker]:
+def running_broker(
+    directory: Path, settings: dict[str, str] | None = None, proxied: ProxiedListener | None = None
+) -> Iterator[KafkaBroker]:
     """A broker for the length of a with block."""
-    broker = KafkaBroker(directory, settings)
+    broker = KafkaBroker(directory, settings, proxied)
     try:
         broker.start()
         yield broker

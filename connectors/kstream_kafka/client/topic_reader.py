@@ -109,8 +109,7 @@ class TopicReader:
         while left:
             if time.monotonic() > deadline:
                 raise BrokerUnreachableError(self._bootstrap, round(seconds * 1000), self._unread(topic, left))
-            messages = self._consumer.consume(1, SLICE_S)  # for more than one the client would wait the whole time
-            for message in messages + self._consumer.consume(CHUNK, 0):
+            for message in self._next():
                 partition, at, error = message.partition(), message.offset(), message.error()
                 if error is None:
                     if wants(message.key()) and (partition not in targets or at < targets[partition]):
@@ -125,6 +124,11 @@ class TopicReader:
                 if at >= targets[partition] or (error is not None and not waits):
                     left.discard(partition)
         return found
+
+    def _next(self) -> list[Any]:
+        """Return the messages that are there. If there are none, wait `SLICE_S` for the first one."""
+        first = self._consumer.consume(1, SLICE_S)
+        return [*first, *self._consumer.consume(CHUNK, 0)] if first else []  # a call with a time-out waits until its chunk is full
 
     def _unread(self, topic: str, left: set[int]) -> str:
         return f"{topic} could not be read to its end, in partitions {sorted(left)}; {self._trouble or 'a transaction may be open there'}"

@@ -97,7 +97,7 @@ class KafkaPartitionWriter:
                 return None
             if opened is not None:
                 opened.result()
-            elif (there := self._look(partition, READ_S + self.timeout_ms / 1000)) is not None:
+            elif (there := self._look(partition, READ_S, waits=False)) is not None:  # who died in a transaction left it open
                 return there
             if opened is None or self._timeout_ms(spool) > self.timeout_ms:
                 transactions.append(self._transaction(partition, self._timeout_ms(spool)))
@@ -160,19 +160,21 @@ class KafkaPartitionWriter:
         """Return, as the only element, the offset before which no fence of a later driver is, as far as this process knows."""
         return once(("fences", self.receipts), lambda: [self.receipts.fences_end])
 
-    def _look(self, partition: int, seconds: float, until: int | None = None) -> FoundReceipt | None:
+    def _look(self, partition: int, seconds: float, until: int | None = None, waits: bool = True) -> FoundReceipt | None:
         """Return the receipt of a partition; None without one. Blocks. Errors as `Receipts.look`.
 
         Args:
             partition: the partition.
             seconds: how long to wait.
             until: the offset that must be reached in the log of the receipts; None for its end.
+            waits: False ends the look at an open transaction.
         """
         place = self.receipts.place(partition)
         with self._reader() as reader:
             targets = None if until is None else {place: until}
-            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets)
-        self._fences_read()[0] = found.ends[FENCES]
+            found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets, waits)
+        fences = self._fences_read()
+        fences[0] = max(fences[0], found.ends[FENCES])
         mine = [one for one in found.receipts if one.receipt.partition == partition and one.receipt.time_ms >= self.time_ms]
         return mine[-1] if mine else None
 

@@ -57,6 +57,7 @@ class FakeKafka:
         epochs: transactional id → how often it was taken.
         open: transactional id → the transaction that is open.
         on: what happens at a step of a client, by its name: a function that may raise or write.
+        producing: the properties of the newest producer of a fence.
     """
 
     topics: dict[str, tuple[str, list[list[Entry]]]] = field(default_factory=dict[str, tuple[str, list[list[Entry]]]])
@@ -70,6 +71,7 @@ class FakeKafka:
     hides_aborted: bool = True
     made: int = 0
     timeouts: list[int] = field(default_factory=list[int])
+    producing: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def create(self, topic: str, partitions: int) -> None:
         self.made += 1
@@ -124,7 +126,8 @@ class FakeKafka:
     def client(self, _params: Any) -> FakeClient:
         return FakeClient(self)
 
-    def producer(self, _settings: Mapping[str, Any]) -> FakeProducer:
+    def producer(self, settings: Mapping[str, Any]) -> FakeProducer:
+        self.producing = settings
         return FakeProducer(self)
 
 
@@ -265,8 +268,11 @@ class FakeProducer:
         partition: int,
         on_stored: Callable[[int, int], None] = lambda _place, _at: None,
     ) -> None:
-        self.kafka.step("audit" if topic.endswith("-audit") else "fence")
-        on_stored(partition, self.kafka.append(topic, partition, key, value))
+        kind = "audit" if topic.endswith("-audit") else "fence"
+        self.kafka.step(kind)
+        offset = self.kafka.append(topic, partition, key, value)
+        self.kafka.step(f"{kind} stored")
+        on_stored(partition, offset)
 
     def flush(self) -> int:
         return 0

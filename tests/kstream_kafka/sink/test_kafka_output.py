@@ -18,15 +18,23 @@ from kstream_kafka.errors import (
 from kstream_kafka.sink import partition_writer
 from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
 from kstream_kafka.sink.producer_record import Encoded
+from pyspark import TaskContext
 
 from kstream.batch_time import Time
 from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 
-from .fake_kafka import Entry, FakeKafka, FakeReader
+from .fake_kafka import Entry, FakeKafka, FakeReader, FakeTransaction
 from .jobs import RECEIPTS, TOTALS, Jobs, Partitions
 
 BROKERS = {"bootstrap.servers": "fake:1"}
+
+
+class SecondAttempt:
+    """Stands for the context of a task that Spark runs a second time."""
+
+    def attemptNumber(self) -> int:
+        return 1
 
 
 def test_records_and_receipts_are_there_and_the_outcome_names_the_batch(jobs: Jobs) -> None:
@@ -104,6 +112,28 @@ def test_a_first_attempt_that_is_late_finds_what_another_one_has_written(jobs: J
     assert jobs.numbers() == [1, 2]
 
 
+def test_an_attempt_after_one_that_died_with_its_receipt_written_does_not_wait_for_its_transaction(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction of the first one ends when its id is taken. Its time-out is a minute."""
+    output = jobs.driver()
+    rdd: Any = Partitions([1])
+    batch = OutputBatch(Time(1000), jobs.plans.setdefault(1000, "plan of 1000"), True)
+    output.prepare(batch, rdd)
+
+    def dies() -> None:
+        raise SystemExit
+
+    jobs.kafka.on["commit"] = dies
+    with monkeypatch.context() as dead, pytest.raises(SystemExit):
+        dead.setattr(FakeTransaction, "close", lambda _self: None)
+        output.run(batch, rdd, None)
+    assert jobs.kafka.open
+    monkeypatch.setattr(TaskContext, "get", lambda: SecondAttempt())
+    output.run(batch, rdd, None)
+    assert jobs.numbers() == [1] and not jobs.kafka.open
+
+
 def test_an_attempt_that_has_lost_its_id_takes_the_verdict_of_the_other_one(jobs: Jobs) -> None:
     output = jobs.driver()
     rdd: Any = Partitions([1])
@@ -157,6 +187,27 @@ def test_a_driver_that_is_late_with_its_fence_stops_and_does_not_disturb_the_lat
         jobs.write(early, 1000, Partitions([1]))
     jobs.write(later[0], 2000, Partitions([2]))
     assert jobs.numbers() == [1, 2]
+
+
+@pytest.mark.parametrize("comes", ["at once", "later"])
+def test_a_fence_that_a_retry_of_the_client_has_written_twice_says_the_same(jobs: Jobs, comes: str) -> None:
+    """Its producer is not idempotent: that would wait for an id."""
+
+    def repeat() -> None:
+        fence = jobs.kafka.topics[RECEIPTS][1][0][-1]
+        jobs.kafka.append(RECEIPTS, 0, fence.its_key, fence.its_value)
+
+    output = jobs.driver(audit=False)
+    if comes == "at once":
+        jobs.kafka.on["fence stored"] = repeat
+    jobs.write(output, 1000, Partitions([1]))
+    if comes == "later":
+        repeat()
+    jobs.write(output, 2000, Partitions([2]))
+    assert len(jobs.kafka.committed(RECEIPTS, 0)) == 2
+    jobs.write(jobs.driver(audit=False), 3000, Partitions([3]), is_first_try=False)
+    assert jobs.numbers() == [1, 2, 3]
+    assert jobs.kafka.producing["enable.idempotence"] == "false"
 
 
 def test_two_copies_of_a_checkpoint_are_refused(jobs: Jobs) -> None:

@@ -70,8 +70,8 @@ def the_receipt_of_a_later_batch_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
     look = KafkaPartitionWriter._look
 
-    def looked(self: KafkaPartitionWriter, *given: Any) -> FoundReceipt | None:
-        there = look(self, *given)
+    def looked(self: KafkaPartitionWriter, *given: Any, **options: Any) -> FoundReceipt | None:
+        there = look(self, *given, **options)
         return None if there is None or there.receipt.time_ms != self.time_ms else there
 
     patch.setattr(kafka_output, "to_write", ignoring)
@@ -123,8 +123,8 @@ def a_driver_writes_its_fence_after_it_has_read_the_receipts(patch: pytest.Monke
 def no_task_looks_before_it_commits(patch: pytest.MonkeyPatch) -> None:
     look = KafkaPartitionWriter._look
 
-    def looked(self: KafkaPartitionWriter, partition: int, seconds: float, until: int | None = None) -> FoundReceipt | None:
-        return look(self, partition, seconds) if until is None else None
+    def looked(self: KafkaPartitionWriter, partition: int, seconds: float, until: int | None = None, **options: Any) -> FoundReceipt | None:
+        return look(self, partition, seconds, **options) if until is None else None
 
     patch.setattr(KafkaPartitionWriter, "_look", looked)
 
