@@ -102,8 +102,8 @@ class KafkaOutput(Output):
         """partition of the topic → the offset of the first receipt of the newest batch. No receipt of a later batch is before it."""
         self._ends: dict[int, int] = {}
         """partition of the topic → an offset behind all receipts of the newest batch."""
-        self._fenced: dict[int, int] | None = None
-        """partition of the topic → the end of the first read of a driver that has taken over; None when it is done."""
+        self._fenced: dict[int, int] = {}
+        """partition of the topic → the offset behind this driver's fence. No read of the driver ends before it."""
         self._known: dict[int, FoundReceipt] = {}
         """partition of the RDD → the receipt of the batch that is being written, of its earlier tries."""
         self._wanted: Sequence[int] | None = None
@@ -141,11 +141,10 @@ class KafkaOutput(Output):
                 self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
                 self._fenced = taken.fenced
             self._fence_tasks(self._receipts, number)
-            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, self._fenced)
+            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, least=self._fenced)
             self._wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
         self._known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
-        self._fenced = None
         return self._wanted
 
     def _missing(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
