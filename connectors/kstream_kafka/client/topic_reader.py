@@ -53,6 +53,7 @@ class TopicReader:
         wants: Callable[[bytes | None], bool] = lambda _key: True,
         until: Mapping[int, int] | None = None,
         waits: bool = True,
+        least: Mapping[int, int] | None = None,
     ) -> ReadLog:
         """Return the committed records from these offsets up to the ends that the logs have after this call. Blocks.
 
@@ -65,6 +66,7 @@ class TopicReader:
             wants: wants(key) returns whether a record is to be returned.
             until: partition → offset: the read ends there at the latest. Without one it ends at the high watermark of the first answer.
             waits: False ends the read at an open transaction.
+            least: partition → an offset that is there. An answer whose high watermark is below it is old, and does not end the read.
 
         Raises:
             BrokerUnreachableError: the ends were not reached in time.
@@ -74,7 +76,7 @@ class TopicReader:
             self._learn_leaders(topic)
             self._consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
             try:
-                return self._drained(topic, begins, seconds, wants, dict(until or {}), waits)
+                return self._drained(topic, begins, seconds, wants, dict(until or {}), waits, least or {})
             finally:
                 self._consumer.unassign()
 
@@ -98,8 +100,9 @@ class TopicReader:
         wants: Callable[[bytes | None], bool],
         targets: dict[int, int],
         waits: bool,
+        least: Mapping[int, int],
     ) -> ReadLog:
-        """Return what is there, up to `targets`. For a partition without one it is the high watermark of the first answer.
+        """Return what is there, up to `targets`. For a partition without one it is the high watermark of the first answer, or `least`.
 
         The event at the end of a partition has the offset behind the last control record. With an open transaction it comes below the
         high watermark.
@@ -119,7 +122,8 @@ class TopicReader:
                     self._on_event(error, topic)
                     continue
                 if partition not in targets:
-                    targets[partition] = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)[1]
+                    watermark = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)[1]
+                    targets[partition] = max(watermark, least.get(partition, 0))
                 found.ends[partition] = max(found.ends[partition], min(at, targets[partition]))
                 if at >= targets[partition] or (error is not None and not waits):
                     left.discard(partition)

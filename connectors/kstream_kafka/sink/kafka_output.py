@@ -16,7 +16,7 @@ from kstream.dstream.arguments import check_function
 from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
-from kstream.sinks.receipt import WrittenBatch, changed, check_has_checkpoint, lost_partition, to_write
+from kstream.sinks.receipt import WrittenBatch, changed, check_has_checkpoint, check_is_of_checkpoint, lost_partition, to_write
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction, check_properties
@@ -147,8 +147,10 @@ class KafkaOutput(Output):
         """partition of the topic → the offset of the first receipt of the newest batch. No receipt of a later batch is before it."""
         self._ends: dict[int, int] = {}
         """partition of the topic → an offset behind all receipts of the newest batch."""
-        self._fenced: dict[int, int] | None = None
-        """partition of the topic → the end of the first read of a driver that has taken over; None when it is done."""
+        self._alone: dict[int, int] = {}
+        """partition of the topic → the partition of the RDD whose receipt is directly before that offset; only if it is the one there."""
+        self._fenced: dict[int, int] = {}
+        """partition of the topic → the offset behind this driver's fence. No read of the driver ends before it."""
         self._begun = _Begun({}, None)
         """What `prepare` has found of the batch that is being written."""
         self._written: dict[Time, int] = {}
@@ -186,11 +188,10 @@ class KafkaOutput(Output):
                 self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
                 self._fenced, accepted = taken.fenced, taken.accepted
             self._fence_tasks(self._receipts, number)
-            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, self._fenced)
+            found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, least=self._fenced)
             wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
         known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
-        self._fenced = None
         is_past = any(one.receipt.time_ms > batch.time.milliseconds for one in found.receipts)
         self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in accepted | found.accepted, is_past=is_past)
         if known and wanted and is_behind_shuffle(rdd):
@@ -228,8 +229,13 @@ class KafkaOutput(Output):
         return self._to_write(found, batch, number)
 
     def _to_write(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
-        """Return the partitions of a batch that are to be written. Errors as `to_write`."""
+        """Return the partitions of a batch that are to be written. Errors as `to_write`, and as `check_is_of_checkpoint` for each receipt.
+
+        The newest fence alone does not tell whether a copy of the checkpoint has written: a driver of this one may have followed it.
+        """
         assert self._driver is not None
+        for writer in {(one.receipt.epoch, one.receipt.writer) for one in found}:
+            check_is_of_checkpoint(self.name, writer, self._driver.nonce_of)
         newest = {one.receipt.partition: one.receipt for one in found}
         time_ms = batch.time.milliseconds
         return to_write(list(newest.values()), time_ms, batch.nonce, number, self._driver.knows, self.name, _REMEDY)
@@ -237,7 +243,7 @@ class KafkaOutput(Output):
     def _move_on(self, found: FoundReceipts) -> None:
         """Note that all receipts up to these ends are known. A partition of the topic without any is not read again."""
         places = {one.place for one in found.receipts}
-        self._ends = {place: end for place, end in found.ends.items() if place != FENCES}
+        self._ends, self._alone = {place: end for place, end in found.ends.items() if place != FENCES}, {}
         self._begins = {place: begin if place in places else self._ends[place] for place, begin in self._begins.items()}
 
     def _check_repeats(self, rdd: Any) -> None:
@@ -279,6 +285,7 @@ class KafkaOutput(Output):
                 nonce=batch.nonce,
                 num_partitions=number,
                 begins=dict(self._ends),
+                alone=frozenset(self._alone.values()),
                 timeout_ms=self._timeout_ms,
                 wanted=None if begun.wanted is None else frozenset(begun.wanted),
                 is_first_try=batch.is_first_try,
@@ -309,8 +316,11 @@ class KafkaOutput(Output):
         empty = frozenset(range(number)) - {one.receipt.partition for one in receipts}
         self._newest = WrittenBatch(time.milliseconds, number, empty)
         for place in {one.place for one in receipts}:
-            offsets = [one.offset for one in receipts if one.place == place]
-            self._begins[place], self._ends[place] = min(offsets), max(offsets) + 1
+            here = [one for one in receipts if one.place == place]
+            self._begins[place], self._ends[place] = min(one.offset for one in here), max(one.offset for one in here) + 1
+            self._alone.pop(place, None)
+            if len(here) == 1:
+                self._alone[place] = here[0].receipt.partition
 
     def outcome(self, time: Time) -> Json:
         newest = self._newest

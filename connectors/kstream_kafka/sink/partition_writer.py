@@ -52,6 +52,7 @@ class KafkaPartitionWriter:
         nonce: of its plan.
         num_partitions: how many it has.
         begins: where to look for receipts of this batch: partition of the topic → offset.
+        alone: the partitions whose own receipt of the batch before is directly before `begins`, and the only one of that batch there.
         timeout_ms: the time-out of a transaction. One with more bytes has a longer one.
         wanted: the partitions that are to be written; None for all. The others are only computed, for inputs that report on all records,
             and to be compared.
@@ -66,6 +67,7 @@ class KafkaPartitionWriter:
     nonce: str
     num_partitions: int
     begins: Mapping[int, int]
+    alone: frozenset[int]
     timeout_ms: int
     wanted: frozenset[int] | None
     is_first_try: bool
@@ -141,17 +143,17 @@ class KafkaPartitionWriter:
                 raise error
             sleep(WAIT_S)
 
-    def _is_alone(self, place: int, offset: int) -> bool:
+    def _is_alone(self, partition: int, offset: int) -> bool:
         """Return whether nothing can be there that a look would find. One request in place of a read; False is always right. Blocks.
 
-        Another committed receipt of this partition takes two offsets before this one: its own, and that of the control record, which is
-        written before this attempt gets the transactional id. One offset alone is the control record of the batch before.
+        Behind an own receipt of the batch before comes the control record of its transaction: it is written before this attempt gets the
+        transactional id. So one offset is that record, and more may be a fence, or another receipt.
 
         Args:
-            place: the partition of the topic.
+            partition: the partition.
             offset: that of the receipt of this attempt.
         """
-        if offset - self.begins[place] > 1:
+        if offset - self.begins[self.receipts.place(partition)] != (1 if partition in self.alone else 0):
             return False
         with self._reader() as reader:
             return reader.end(self.receipts.topic, FENCES, END_S) == self._fences_read()[0]
@@ -215,7 +217,7 @@ class KafkaPartitionWriter:
             raise transaction.failure() or KafkaError(f"output {receipts.output}: the receipt of partition {partition} was not stored")
         if offsets[-1] < self.begins[place]:
             raise ReceiptsLostError(receipts.output, receipts.topic, f"topic {receipts.topic} was deleted and made anew")
-        if not self._is_alone(place, offsets[-1]):
+        if not self._is_alone(partition, offsets[-1]):
             there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
             if there is not None:
                 return there

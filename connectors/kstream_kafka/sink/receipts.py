@@ -85,6 +85,7 @@ class Receipts:
         seconds: float,
         until: Mapping[int, int] | None = None,
         waits: bool = True,
+        least: Mapping[int, int] | None = None,
     ) -> FoundReceipts:
         """Return the receipts of this output from these offsets on. Blocks.
 
@@ -92,7 +93,7 @@ class Receipts:
             reader: reads the topic.
             begins: partition of the topic → offset.
             seconds: how long to wait.
-            until, waits: as for `TopicReader.read`.
+            until, waits, least: as for `TopicReader.read`.
 
         Raises:
             FencedError: a later driver may write.
@@ -105,7 +106,7 @@ class Receipts:
         def is_mine(key: bytes | None) -> bool:
             return key == acceptance or is_fence(key, self.job, self.output) or partition_of(key, self.job, self.output) is not None
 
-        log = reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds, is_mine, until, waits)
+        log = reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds, is_mine, until, waits, least)
         for message in log.messages:
             key, value = message.key(), message.value()
             if value is None:

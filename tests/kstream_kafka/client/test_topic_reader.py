@@ -101,6 +101,14 @@ def test_a_log_that_grows_while_it_is_read_ends_nevertheless(monkeypatch: pytest
     assert [m.offset() for m in TopicReader({}).read("receipts", {0: 0}, 60.0).messages] == [0, 1]
 
 
+def test_an_answer_that_has_not_what_is_there_does_not_end_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader of yesterday has an earlier high watermark."""
+    consumer = FakeConsumer([[Message(0), end(1)], [], [Message(1), Message(2), end(3)]], {0: 1})
+    monkeypatch.setattr(topic_reader, "new_client", lambda _kind, _settings: consumer)
+    log = TopicReader({}).read("receipts", {0: 0}, 60.0, least={0: 3})
+    assert ([message.offset() for message in log.messages], log.ends) == ([0, 1, 2], {0: 3})
+
+
 def test_what_comes_behind_the_end_of_a_partition_while_others_are_read_is_not_taken_for_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next read begins at that offset. It would miss a record that this one has not returned."""
     consumer = FakeConsumer([[Message(0), Message(1)], [Message(2), end(3)], [end(0, 1)]], {0: 2, 1: 0})

@@ -196,6 +196,7 @@ class FakeReader:
         wants: Callable[[bytes | None], bool] = lambda _: True,
         until: Mapping[int, int] | None = None,
         waits: bool = True,
+        least: Mapping[int, int] | None = None,
     ) -> ReadLog:
         self.kafka.step("read")
         found = ReadLog([], {})

@@ -23,6 +23,8 @@ class SimulatedKafka:
         self.broker = SimulatedBroker()
         self.stale_answers = 0
         """How many answers came from a leader of yesterday."""
+        self.short_reads = 0
+        """How many reads have ended at an open transaction, before the end of a log."""
         self.taken: dict[tuple[int, str], int] = {}
         """The number of a process and a transactional id that it has taken → the epoch."""
         self.held_up: Callable[[SimulatedTransaction], None] = lambda _: None
@@ -186,8 +188,9 @@ class ReaderOnTurns:
         wants: Callable[[bytes | None], bool] = lambda _: True,
         until: Mapping[int, int] | None = None,
         waits: bool = True,
+        least: Mapping[int, int] | None = None,
     ) -> ReadLog:
-        turns, found, until = self._turns, ReadLog([], {}), until or {}
+        turns, found, until, least = self._turns, ReadLog([], {}), until or {}, least or {}
         self._kafka.ask(f"reads {topic} from {_shown(begins)}" + (f" up to {_shown(until)}" if until else "" if waits else " as it is"))
         deadline = turns.now_ms + round(seconds * 1000)
         places = list(begins)
@@ -195,9 +198,12 @@ class ReaderOnTurns:
             places.reverse()
         for place in places:
             log = self._log((topic, place), begins[place], deadline)
-            target = until[place] if place in until else self._first_end(log, begins[place])
+            target = until[place] if place in until else max(self._first_end(log, begins[place]), least.get(place, 0))
             if waits:
                 self._wait(log, target, deadline)
+            elif log.stable_end < target:
+                self._kafka.short_reads += 1
+                turns.note(f"ends at an open transaction in {topic}-{place}")
             records = log.committed(begins[place], target)
             found.messages.extend(record for record in records if wants(record.its_key))
             found.ends[place] = target if waits else max(begins[place], min(target, log.stable_end))

@@ -144,7 +144,7 @@ class OlderCheckpoint(Kind):
     """The user restores a backup of the checkpoint. It is refused if a driver has written since; then the newest checkpoint goes on.
 
     Each output has a fence of its own. So drivers of two copies that start at once can each take one of two outputs. And even with one
-    output both copies are refused, if one has written a batch while the other one wrote its fence.
+    output both copies are refused, if one has written its fence before it could see a batch of the other one.
     """
 
     name = "older checkpoint"
@@ -178,10 +178,14 @@ class OlderCheckpoint(Kind):
         return super().allows(driver, plan, error)
 
     def may_end_refused(self) -> bool:
-        """Both copies have written, as drivers of both have run at once, or a leader of yesterday had no fence of the other one."""
+        """Both copies have written, because one has not seen what the other one wrote.
+
+        Drivers of both have run at once, or a leader of yesterday had no fence of the other one, or its receipts were behind an open
+        transaction: the read before the fence does not wait for that.
+        """
         life = self.life
         newest = {driver.checkpoint.name: driver for driver in life.drivers}
-        is_possible = life.has_overlap or life.kafka.stale_answers > 0
+        is_possible = life.has_overlap or life.kafka.stale_answers > 0 or life.kafka.short_reads > 0
         return is_possible and len(newest) == 2 and all(self._has_what_another_copy_wrote(driver) for driver in newest.values())
 
     def _copy(self) -> None:

@@ -40,7 +40,7 @@ def busy(is_stale: bool) -> Chances:
         (planted.all_that_could_be_written_twice_is_refused, Kind, False, REFUSED),
         (planted.an_empty_partition_is_missed, Kind, False, REFUSED),
         (planted.a_driver_that_saw_no_fence_looks_no_more, LostTopic, True, TWICE),
-        (planted.all_fences_have_one_key, CopiedCheckpoint, True, TWICE),
+        (planted.all_fences_have_one_key, LostTopic, True, TWICE),
         (planted.a_read_tells_of_an_end_beyond_what_it_has_returned, Kind, True, TWICE),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
