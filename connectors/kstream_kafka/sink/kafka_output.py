@@ -151,6 +151,8 @@ class KafkaOutput(Output):
         """partition of the topic → the partition of the RDD whose receipt is directly before that offset; only if it is the one there."""
         self._fenced: dict[int, int] = {}
         """partition of the topic → the offset behind this driver's fence. No read of the driver ends before it."""
+        self._accepted: frozenset[int] = frozenset()
+        """The batches, in ms, that `kstream sink accept` names."""
         self._begun = _Begun({}, None)
         """What `prepare` has found of the batch that is being written."""
         self._written: dict[Time, int] = {}
@@ -175,7 +177,7 @@ class KafkaOutput(Output):
         if self._receipts is not None and batch.is_first_try:
             return None
         assert self._driver is not None
-        number, accepted = rdd.getNumPartitions(), frozenset[int]()
+        number = rdd.getNumPartitions()
         with closing(TopicReader(self._reading())) as reader:
             if self._receipts is not None:
                 self._topic.check_is_there(self._topic_id)
@@ -186,14 +188,15 @@ class KafkaOutput(Output):
                 if taken.is_first and self._audit is not None and self._writes_to is not None:
                     self._audit.append(beginning(self._driver, self.name, self._writes_to))
                 self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
-                self._fenced, accepted = taken.fenced, taken.accepted
+                self._fenced, self._accepted = taken.fenced, taken.accepted
             self._fence_tasks(self._receipts, number)
             found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, least=self._fenced)
             wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
         known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
         is_past = any(one.receipt.time_ms > batch.time.milliseconds for one in found.receipts)
-        self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in accepted | found.accepted, is_past=is_past)
+        self._accepted |= found.accepted
+        self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in self._accepted, is_past=is_past)
         if known and wanted and is_behind_shuffle(rdd):
             self._begun = replace(self._begun, kept=self._recompute(batch, rdd))
         return wanted

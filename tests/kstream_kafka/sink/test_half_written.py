@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError
 
 from kstream.errors import OutputChangedError
 
@@ -55,6 +56,36 @@ def test_what_is_written_is_kept_where_the_user_says_so(jobs: Jobs, way: str) ->
         jobs.accept(1000)
     jobs.write(output, 1000, moved, is_first_try=False)
     assert jobs.numbers() == [1, 2, 3, 3] and jobs.entries()[-1].kept == [1]
+
+
+def test_an_acceptance_holds_for_each_try(jobs: Jobs) -> None:
+    half_written(jobs, Partitions([1], [2, 3], is_shuffled=True))
+    jobs.accept(1000)
+    output, moved = jobs.driver(), Partitions([1, 3], [2], is_shuffled=True)
+
+    def no_answer() -> None:
+        raise BrokerUnreachableError("fake", 1, "")
+
+    jobs.kafka.on["audit"] = no_answer
+    with pytest.raises(BrokerUnreachableError):
+        jobs.write(output, 1000, moved, is_first_try=False)
+    jobs.write(output, 1000, moved, is_first_try=False)
+    assert jobs.numbers() == [1, 2, 3, 3]
+
+
+def test_an_acceptance_holds_while_partitions_are_missing(jobs: Jobs) -> None:
+    half_written(jobs, Partitions([1], [2, 3], is_shuffled=True))
+    jobs.accept(1000)
+    output, moved = jobs.driver(), Partitions([1, 3], [2], is_shuffled=True)
+
+    def no_answer() -> None:
+        raise CommitUnknownError("id", "timeout")
+
+    jobs.kafka.on["commit"] = no_answer
+    with pytest.raises(CommitUnknownError):
+        jobs.write(output, 1000, moved, is_first_try=False)
+    jobs.write(output, 1000, moved, is_first_try=False)
+    assert jobs.numbers() == [1, 2, 3, 3]
 
 
 def test_an_accepted_batch_does_not_accept_another_one(jobs: Jobs) -> None:
