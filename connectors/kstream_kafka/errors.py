@@ -21,6 +21,7 @@
         │     └── TopicRecreatedError     the topic was deleted and created again
         ├── ProducerFencedError           another producer has taken the transactional id           (retriable)
         ├── CommitUnknownError            nobody has said whether a transaction is committed        (retriable)
+        ├── RecordTooLargeError           a record that is to be written is larger than max.request.size
         ├── ReceiptsLostError             the receipts of an exactly-once output are gone
         ├── ZooKeeperUnreachableError     a receiver's ZooKeeper did not answer in time             (retriable)
         ├── OwnershipLostError            a receiver's session is over: another may read its partitions     (retriable)

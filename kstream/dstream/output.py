@@ -41,13 +41,13 @@ class OutputBatch:
         time: the batch time.
         nonce: of its plan. No two plans have the same.
         is_first_try: whether no job of the batch can have run before, in this driver or in an earlier one.
-        inputs: what each input has planned for it, by the number of the stream.
+        inputs: what each input has planned for it, by the number of the stream. The nonce stands for it in comparisons.
     """
 
     time: Time
     nonce: str
     is_first_try: bool
-    inputs: Mapping[int, PlannedInput] = field(default_factory=dict[int, PlannedInput])
+    inputs: Mapping[int, PlannedInput] = field(default_factory=dict[int, PlannedInput], compare=False)
 
 
 class Output(ABC):
