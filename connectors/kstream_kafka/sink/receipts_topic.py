@@ -98,7 +98,7 @@ class ReceiptsTopic:
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
             topic_id, places = self._found(client, known_id)
-            seen, accepted = self._control(driver, reader)
+            seen, _ = self._control(driver, reader)
             before = max(seen, key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
                 raise self.lost(f"topic {self.name} has lost its fence")
@@ -117,7 +117,7 @@ class ReceiptsTopic:
         if before is None:
             check_transactions(self._params, reader, self.name, FENCES, f"{self._prefix}-{driver.job}-{self._output}-probe", READ_S)
         receipts = replace(receipts, fences_end=self._append(receipts, [FENCES])[FENCES])
-        self._look_again(driver, reader, receipts, seen)
+        accepted = self._look_again(driver, reader, receipts, seen)
         return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins), accepted, before is None)
 
     def check_is_there(self, known_id: str | None) -> None:
@@ -131,8 +131,8 @@ class ReceiptsTopic:
         if later is not None:
             check_fence(self._output, self.name, (driver.epoch, driver.nonce), (driver.epoch + 1, later))
 
-    def _look_again(self, driver: Writer, reader: TopicReader, receipts: Receipts, seen: Sequence[Fence]) -> None:
-        """Look at all fences up to this driver's own, which an answer of a broker that was away has not.
+    def _look_again(self, driver: Writer, reader: TopicReader, receipts: Receipts, seen: Sequence[Fence]) -> frozenset[int]:
+        """Look at all fences up to this driver's own, which an answer of a broker that was away has not. Return the accepted batches.
 
         Args:
             driver, reader: as for `take_over`.
@@ -144,7 +144,7 @@ class ReceiptsTopic:
             OutputChangedError: a fence that was not seen before is not one of this checkpoint.
             KafkaError: no fence was seen before, and one is there: the receipts that it stands for must be read. The next try does.
         """
-        fences, _ = self._control(driver, reader, receipts.fences_end)
+        fences, accepted = self._control(driver, reader, receipts.fences_end)
         for fence in fences:
             receipts.check_driver(fence)
         missed = [fence for fence in fences if fence not in seen and fence != receipts.fence]
@@ -152,6 +152,7 @@ class ReceiptsTopic:
             check_is_of_checkpoint(self._output, (fence.epoch, fence.writer), driver.nonce_of)
         if missed and not seen:
             raise KafkaError(f"output {self._output}: a broker that was away has answered for topic {self.name}", reason="an old answer")
+        return accepted
 
     def lost(self, words: str) -> ReceiptsLostError:
         """Return the error that says that receipts are gone. `words`: what has happened, a clause."""

@@ -162,9 +162,10 @@ def an_empty_partition_is_missed(patch: pytest.MonkeyPatch) -> None:
 def a_driver_that_saw_no_fence_looks_no_more(patch: pytest.MonkeyPatch) -> None:
     """The simulation has found this one: an old answer has no fence, so a half-written batch seems to be the first one of all."""
 
-    def look_again(self: ReceiptsTopic, driver: Writer, reader: TopicReader, receipts: Receipts, _seen: Any) -> None:
+    def look_again(self: ReceiptsTopic, driver: Writer, reader: TopicReader, receipts: Receipts, _seen: Any) -> frozenset[int]:
         for fence in self._control(driver, reader)[0]:
             receipts.check_driver(fence)
+        return frozenset()
 
     patch.setattr(ReceiptsTopic, "_look_again", look_again)
 
