@@ -13,7 +13,7 @@ parameter before it does anything else. A name of a later librdkafka passes with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstream.nearest_name import did_you_mean, nearest_names
@@ -247,6 +247,10 @@ class KafkaParams:
     def api_timeout_ms(self) -> int:
         """The timeout in ms of one request of the driver."""
         return self.own.get("default.api.timeout.ms", 15_000)
+
+    def uncommitted(self) -> KafkaParams:
+        """Return the same parameters with reads of uncommitted records. Ends of logs are high watermarks then."""
+        return replace(self, settings={**self.settings, "isolation.level": _ISOLATION[0]})
 
     @property
     def max_record_bytes(self) -> int:

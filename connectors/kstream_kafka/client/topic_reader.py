@@ -81,7 +81,7 @@ class TopicReader:
                 self._consumer.unassign()
 
     def end(self, topic: str, partition: int, seconds: float) -> int | None:
-        """Return the high watermark of a partition, as its leader tells it; None if it does not answer. One request; blocks."""
+        """Return the end of a partition's log, as its leader tells it; None if it does not answer. One request; blocks."""
         with self._reading:
             try:
                 return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)[1]

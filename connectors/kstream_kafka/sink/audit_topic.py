@@ -13,7 +13,6 @@ from kstream_kafka.client.record_producer import RecordProducer
 from kstream_kafka.errors import KafkaError
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.sink.audit import AuditEntry, InputRanges, audit_key, encode_entry
-from kstream_kafka.source.subscription import Topics
 
 NEW_TOPIC = {"cleanup.policy": "delete"}
 """Settings of a new topic. How long it keeps entries is up to the brokers' own, as with the topics that are written."""
@@ -32,7 +31,7 @@ class AuditTopic:
             prefix: begins the name of the topic.
         """
         self.name = audit_topic(prefix)
-        self._params = params
+        self._params = params.uncommitted()
         self._client: KafkaDriverClient | None = None
         self._producer: RecordProducer | None = None
 
@@ -55,14 +54,18 @@ class AuditTopic:
             client.close()
 
     def _ends(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the ends of all partitions of some topics: topic → the end of each partition."""
+        """Return the ends of all partitions of some topics: topic → the end of each partition. A topic that is gone is left out."""
         client = self._client
         if client is None:
             client = self._client = KafkaDriverClient(self._params)
             if client.create_topic(self.name, 1, NEW_TOPIC):
                 client.latest([(self.name, 0)])  # until its leader answers
-        names = tuple(topics)
-        found = client.latest(client.partitions(Topics(names))) if names else {}
+        names = set(topics)
+        there = client.describe_topics(names) if names else {}
+        if unanswered := sorted(names - there.keys()):
+            raise KafkaError(f"Kafka has not told the partitions of {', '.join(unanswered)}", reason="no answer")
+        partitions = [(topic, partition) for topic, numbers in there.items() for partition in numbers]
+        found = client.latest(partitions) if partitions else {}
         ends = defaultdict[str, list[int]](list)
         for (topic, _), end in sorted(found.items()):
             ends[topic].append(end.offset)

@@ -1,7 +1,7 @@
 """What differs when a written partition of a half-written batch is computed again. `difference` is pure.
 
-Behind a shuffle a record may have moved to another partition. Then what is written and what is still to be written do not fit together. On
-a narrow lineage each partition has its own input, so what is written stands.
+With changed code a record may have moved to another partition, behind a shuffle, a union or coalesce. Then what is written and what is
+still to be written do not fit together. Where each partition has its own input, what is written stands.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import Digest, Digests
 from kstream_kafka.sink.spool import digests_of
 
-SHUFFLE = "org.apache.spark.ShuffleDependency"
+ONE_TO_ONE = "org.apache.spark.OneToOneDependency"
 
 
 class Recomputed(NamedTuple):
@@ -54,7 +54,8 @@ class Difference:
     Attributes:
         partition: its number.
         words: a clause that names the partition.
-        has_moved: whether it has other keys, or another number of records: records may have moved between partitions.
+        has_moved: whether records may have moved between partitions: there are other keys, or more or fewer records, or other values
+            without keys, which do not tell.
     """
 
     partition: int
@@ -78,13 +79,17 @@ def difference(partition: int, written: Digests, now: Digests) -> Difference | N
             return Difference(partition, f"{place}: {then.records} records are written, and there are {found.records} now", has_moved=True)
         if then.keys != found.keys:
             return Difference(partition, f"{place}: its {then.records} records have other keys than those that are written", has_moved=True)
-        if then != found and only_values is None:
-            only_values = Difference(partition, f"{place}: some values are others than those that are written", has_moved=False)
+        if then != found and (only_values is None or then.keys == 0):
+            words = f"{place}: some values are others than those that are written"
+            only_values = Difference(partition, words, has_moved=then.keys == 0)
     return only_values
 
 
-def is_behind_shuffle(rdd: Any) -> bool:
-    """Return whether a partition of an RDD gets records of several partitions of its parents. Asks the JVM; one call an RDD or more."""
+def is_one_to_one(rdd: Any) -> bool:
+    """Return whether each partition is computed from the same partition of each parent, up to the sources. Asks the JVM.
+
+    A shuffle moves records between partitions, a union numbers the partitions of its parents, and coalesce puts partitions together.
+    """
     left, seen = [rdd._jrdd.rdd()], set[int]()
     while left:
         one = left.pop()
@@ -94,7 +99,7 @@ def is_behind_shuffle(rdd: Any) -> bool:
         found = one.dependencies()
         for number in range(found.size()):
             dependency = found.apply(number)
-            if dependency.getClass().getName() == SHUFFLE:
-                return True
+            if dependency.getClass().getName() != ONE_TO_ONE:
+                return False
             left.append(dependency.rdd())
-    return False
+    return True

@@ -24,7 +24,7 @@ from kstream_kafka.errors import check_one_of
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.audit import AuditEntry, beginning
 from kstream_kafka.sink.audit_topic import AuditTopic, input_ranges
-from kstream_kafka.sink.comparison import Recomputation, Recomputed, difference, is_behind_shuffle
+from kstream_kafka.sink.comparison import Recomputation, Recomputed, difference, is_one_to_one
 from kstream_kafka.sink.partition_writer import KafkaPartitionWriter
 from kstream_kafka.sink.producer_record import RecordEncoder
 from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, sum_of
@@ -100,7 +100,7 @@ class _Begun:
         known: partition of the RDD → the receipt that an earlier try has written.
         wanted: the partitions that are to be written; None for all.
         keeps: whether what is written stands, whatever the batch has now.
-        kept: the partitions that differ from what is written of them; None if they were not compared.
+        kept: the partitions whose records may have moved since they were written; None if they were not compared.
         is_past: whether a later batch is written, too. Then all of this one is.
     """
 
@@ -185,8 +185,6 @@ class KafkaOutput(Output):
                 taken = self._topic.take_over(
                     self._driver, reader, self._topic_id, self._begins, lambda receipts: self._to_write(receipts, batch, number)
                 )
-                if taken.is_first and self._audit is not None and self._writes_to is not None:
-                    self._audit.append(beginning(self._driver, self.name, self._writes_to))
                 self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
                 self._fenced, self._accepted = taken.fenced, taken.accepted
             self._fence_tasks(self._receipts, number)
@@ -194,22 +192,24 @@ class KafkaOutput(Output):
             wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
         known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
+        if self._newest is None and not found.receipts and self._audit is not None and self._writes_to is not None:
+            self._audit.append(beginning(self._driver, self.name, self._writes_to))
         is_past = any(one.receipt.time_ms > batch.time.milliseconds for one in found.receipts)
         self._accepted |= found.accepted
         self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in self._accepted, is_past=is_past)
-        if known and wanted and is_behind_shuffle(rdd):
+        if known and (wanted or self._begun.keeps) and not is_one_to_one(rdd):
             self._begun = replace(self._begun, kept=self._recompute(batch, rdd))
         return wanted
 
     def _recompute(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int]:
-        """Compute what is written of a half-written batch again, and compare. Return the partitions that differ. Errors as `compared`."""
+        """Compute what is written of a half-written batch again, and compare. Returns and raises as `_compared`."""
         hashing = next(one.receipt.hashing for one in self._begun.known.values())
         job = Recomputation(hashing, self.name, batch.time.milliseconds)
         found: Iterable[Recomputed] = rdd.context.runJob(rdd.mapPartitionsWithIndex(job), list, sorted(self._begun.known))
         return self._compared(batch, found, may_have_moved=True)
 
     def _compared(self, batch: OutputBatch, recomputed: Iterable[Recomputed], may_have_moved: bool) -> Sequence[int]:
-        """Compare partitions with what is written of them. Return those that differ, after a WARNING.
+        """Compare partitions with what is written of them. Return those whose records may have moved, after a WARNING.
 
         OutputChangedError if records may have moved to partitions that are not written, and that is not accepted.
         """
@@ -222,7 +222,7 @@ class KafkaOutput(Output):
         if may_have_moved and worst.has_moved and not self._begun.keeps:
             raise changed(self.name, f"{words}. {_CHANGED}")
         logger.warning("output %s: %s. What is written stands: the code, or what it reads, has changed", self.name, words)
-        return [found.partition for found in differences]
+        return [found.partition for found in differences if found.has_moved]
 
     def _missing(self, found: Sequence[FoundReceipt], batch: OutputBatch, number: int) -> list[int] | None:
         """Return as `_to_write`. ReceiptsLostError if a receipt of the newest batch is gone; other errors as `to_write`."""

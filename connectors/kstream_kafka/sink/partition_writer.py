@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
@@ -184,10 +184,13 @@ class KafkaPartitionWriter:
     def _reader(self) -> Generator[TopicReader]:
         """Give the reader of this process. It is kept for later tasks, unless it fails."""
         key = ("receipts", settings_key(self.consumer))
+        reader = once(key, lambda: TopicReader(self.consumer))
         try:
-            yield once(key, lambda: TopicReader(self.consumer))
+            yield reader
         except Exception:
             drop(key)
+            with suppress(Exception):
+                reader.close()
             raise
 
     def _commit(self, transaction: Transaction, partition: int, spool: Spool) -> FoundReceipt:

@@ -43,7 +43,6 @@ class TakenOver:
         begins: partition of the topic → an offset before which no receipt of this output is.
         fenced: partition of the topic → the offset behind this driver's fence there. Behind it no earlier driver has receipts.
         accepted: the batches, in ms, that `kstream sink accept` names.
-        is_first: whether no driver has written before.
     """
 
     receipts: Receipts
@@ -51,7 +50,6 @@ class TakenOver:
     begins: dict[int, int]
     fenced: dict[int, int]
     accepted: frozenset[int]
-    is_first: bool
 
 
 class ReceiptsTopic:
@@ -118,7 +116,7 @@ class ReceiptsTopic:
             check_transactions(self._params, reader, self.name, FENCES, f"{self._prefix}-{driver.job}-{self._output}-probe", READ_S)
         receipts = replace(receipts, fences_end=self._append(receipts, [FENCES])[FENCES])
         accepted = self._look_again(driver, reader, receipts, seen)
-        return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins), accepted, before is None)
+        return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins), accepted)
 
     def check_is_there(self, known_id: str | None) -> None:
         """Raise ReceiptsLostError if the topic is gone or was made anew, while its driver lives. Blocks on the brokers."""

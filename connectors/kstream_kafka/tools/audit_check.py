@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kstream.cli.terminal import count
@@ -40,26 +40,39 @@ class AuditFinding:
 
 
 def batches_of(entries: Sequence[AuditEntry]) -> tuple[list[AuditEntry], list[AuditFinding]]:
-    """Return one entry for each batch, oldest first, and what is wrong with the others.
+    """Return one entry for each batch, oldest first, and what is wrong with the others. The first one may be that of the beginning.
 
     A driver that died before the completion was stored has left an entry, and the next one another. The last one counts: its ends are those
-    up to which nothing else was written.
+    up to which nothing else was written. An entry of an earlier driver that comes late does not count.
 
     Args:
         entries: those of one output, in the order of the log.
     """
     found: dict[int, AuditEntry] = {}
     findings: list[AuditFinding] = []
+    epoch, newest = 0, 0
     for entry in entries:
         before = found.get(entry.time_ms)
-        if before is not None and (before.nonce, before.inputs, before.digests) != (entry.nonce, entry.inputs, entry.digests):
-            findings.append(_differs(f"batch {entry.time_ms} ms has two entries that say different things"))
-        newest = max(found, default=entry.time_ms)
-        if entry.time_ms < newest:
-            findings.append(_differs(f"batch {entry.time_ms} ms has an entry behind that of batch {newest} ms"))
+        if entry.epoch < epoch or (newest and not entry.is_batch):
             continue
-        found[entry.time_ms] = entry
+        epoch = entry.epoch
+        is_same = before is not None and (before.nonce, before.inputs, before.digests) == (entry.nonce, entry.inputs, entry.digests)
+        if before is not None and entry.is_batch and not is_same:
+            findings.append(_differs(f"batch {entry.time_ms} ms has two entries that say different things"))
+        if entry.time_ms < newest:
+            if not is_same:
+                findings.append(_differs(f"batch {entry.time_ms} ms has an entry behind that of batch {newest} ms"))
+            continue
+        newest = entry.time_ms
+        kept = {*entry.kept, *(before.kept if before is not None else ())}
+        found[entry.time_ms] = replace(entry, kept=tuple(sorted(kept)))
+    findings += [_kept(entry) for entry in found.values() if entry.kept]
     return list(found.values()), findings
+
+
+def _kept(entry: AuditEntry) -> AuditFinding:
+    words = f"partitions {list(entry.kept)} stand as an earlier try has written them, though their records may have moved"
+    return AuditFinding(AuditVerdict.NOT_PROVABLE, f"batch {entry.time_ms} ms: {words}")
 
 
 def input_findings(batches: Sequence[AuditEntry]) -> list[AuditFinding]:
@@ -88,13 +101,15 @@ def input_findings(batches: Sequence[AuditEntry]) -> list[AuditFinding]:
 class TopicCheck:
     """Sums up the records of an output topic by batch, as they are read, and compares them with the entries. One thread."""
 
-    def __init__(self, topic: str, batches: Sequence[AuditEntry]) -> None:
+    def __init__(self, topic: str, batches: Sequence[AuditEntry], is_shared: bool = False) -> None:
         """
         Args:
             topic: the topic.
             batches: one entry a batch, oldest first. The first one that names the topic only says where the others begin.
+            is_shared: whether another output has written to it, too. Then records too many are no difference.
         """
         self._topic = topic
+        self._is_shared = is_shared
         self._batches = [entry for entry in batches if topic in entry.ends]
         partitions = max((len(entry.ends[topic]) for entry in self._batches), default=0)
         self._ends = [[_end(entry.ends[topic], partition) for entry in self._batches] for partition in range(partitions)]
@@ -124,7 +139,13 @@ class TopicCheck:
         """Return the batches that the topic has otherwise than the entries say. All records of the ranges must have been added."""
         there = [found.digests.get(self._topic, Digest()) for found in self._sums]
         both = zip(self._batches[1:], there[1:], strict=True)
-        return [_differs(self._compared(entry, digest)) for entry, digest in both if digest != self._told(entry)]
+        return [self._finding(entry, digest) for entry, digest in both if digest != self._told(entry)]
+
+    def _finding(self, entry: AuditEntry, there: Digest) -> AuditFinding:
+        if self._is_shared and there.records > self._told(entry).records:
+            words = f"topic {self._topic}, batch {entry.time_ms} ms: another output writes to the topic, too"
+            return AuditFinding(AuditVerdict.NOT_PROVABLE, words)
+        return _differs(self._compared(entry, there))
 
     def _told(self, entry: AuditEntry) -> Digest:
         return entry.digests.get(self._topic, Digest())
@@ -153,7 +174,7 @@ def inputs_of(batches: Iterable[AuditEntry]) -> dict[str, tuple[int, int]]:
 
 def topics_of(batches: Iterable[AuditEntry]) -> list[str]:
     """Return the topics that these batches have written to."""
-    return sorted({topic for entry in batches for topic in entry.ends})
+    return sorted({topic for entry in batches for topic in (*entry.ends, *entry.digests)})
 
 
 def _end(ends: Sequence[int], partition: int) -> int:

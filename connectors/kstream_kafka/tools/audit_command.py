@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class AuditReport:
         batches: how many batches with records it has, and the first and the last of them in ms; None without one.
         facts: sentences on what was compared.
         findings: what is not as it should be, or cannot be known.
+        inputs_only: whether the output was not read.
     """
 
     job: str
@@ -40,6 +41,7 @@ class AuditReport:
     last_ms: int | None
     facts: Sequence[str]
     findings: Sequence[AuditFinding]
+    inputs_only: bool
 
     @property
     def verdict(self) -> AuditVerdict:
@@ -63,7 +65,8 @@ def audit_command(output: str | None, job: str | None, prefix: str, inputs_only:
         reading = SinkReading(connection_of(**options), prefix)
         entries = reading.entries()
         key = chosen(entries, job, output)
-        report = examined(reading, *key, entries[key], inputs_only)
+        shared = {topic for other, written in entries.items() if other != key for topic in topics_of(written)}
+        report = examined(reading, *key, entries[key], shared, inputs_only)
     if as_json:
         echo(json.dumps(_data(report)))
     else:
@@ -72,13 +75,16 @@ def audit_command(output: str | None, job: str | None, prefix: str, inputs_only:
     raise SystemExit(int(report.verdict))
 
 
-def examined(reading: SinkReading, job: str, output: str, entries: Sequence[AuditEntry], inputs_only: bool = False) -> AuditReport:
+def examined(
+    reading: SinkReading, job: str, output: str, entries: Sequence[AuditEntry], shared: Collection[str], inputs_only: bool
+) -> AuditReport:
     """Compare the entries of an output with each other, and with what it has written. Blocks on the brokers.
 
     Args:
         reading: reads the topics that were written.
         job, output: which output.
         entries: those of the audit, in the order of the log.
+        shared: the topics to which other outputs have written, too.
         inputs_only: whether the topics that were written are not read.
 
     Raises:
@@ -89,13 +95,15 @@ def examined(reading: SinkReading, job: str, output: str, entries: Sequence[Audi
     ranges = inputs_of(batches).items()
     facts = [f"input   {place}: each of the offsets {begin} to {end - 1} is in one batch" for place, (begin, end) in ranges]
     for topic in () if inputs_only else topics_of(batches):
-        check, differences = reading.check(topic, batches)
+        check, differences = reading.check(topic, batches, topic in shared)
         findings += differences
         if check.first_ms is not None and not differences:
             facts.append(f"output  {topic}: {count(check.num_records, 'record')} from batch {check.first_ms} ms on, as the receipts say")
     real = [entry for entry in batches if entry.is_batch]
+    if not real:
+        findings.append(AuditFinding(AuditVerdict.NOT_PROVABLE, "no batch has an entry"))
     first, last = (real[0].time_ms, real[-1].time_ms) if real else (None, None)
-    return AuditReport(job, output, len(real), first, last, facts if not findings else [], findings)
+    return AuditReport(job, output, len(real), first, last, facts if not findings else [], findings, inputs_only)
 
 
 def _lines(report: AuditReport) -> list[str]:
@@ -105,7 +113,8 @@ def _lines(report: AuditReport) -> list[str]:
     lines += [f"  {printable(finding.words)}" for finding in report.findings[:MOST]]
     if len(report.findings) > MOST:
         lines.append(f"  and {len(report.findings) - MOST} more; --json has all")
-    words = {AuditVerdict.PROVED: "proved", AuditVerdict.DIFFERS: "NOT exactly once", AuditVerdict.NOT_PROVABLE: "not provable"}
+    proved = "proved for the input" if report.inputs_only else "proved"
+    words = {AuditVerdict.PROVED: proved, AuditVerdict.DIFFERS: "NOT exactly once", AuditVerdict.NOT_PROVABLE: "not provable"}
     return [*lines, words[report.verdict]]
 
 

@@ -88,12 +88,18 @@ class SinkReading:
                 found[names].append(decode_entry(*names, message.value(), where(message)))
         return found
 
-    def check(self, topic: str, batches: Sequence[AuditEntry]) -> tuple[TopicCheck, list[AuditFinding]]:
-        """Read an output topic, and compare it with the entries of its batches. Return the check and its findings."""
-        check = TopicCheck(topic, batches)
+    def check(self, topic: str, batches: Sequence[AuditEntry], is_shared: bool) -> tuple[TopicCheck, list[AuditFinding]]:
+        """Read an output topic, and compare it with the entries of its batches. Return the check and its findings.
+
+        `is_shared`: whether another output has written to it, too.
+        """
+        check = TopicCheck(topic, batches, is_shared)
         ranges = check.ranges()
-        with closing(KafkaDriverClient(self.params)) as client:
-            words = self._why_not(client, topic, ranges) if check.first_ms is not None else None
+        if check.first_ms is None:
+            words = "has no entry before its first batch, which says where the records of that batch begin"
+            return check, [AuditFinding(AuditVerdict.NOT_PROVABLE, f"topic {topic} {words}")]
+        with closing(KafkaDriverClient(self.params.uncommitted())) as client:
+            words = self._why_not(client, topic, ranges)
         if words is not None:
             return check, [AuditFinding(AuditVerdict.NOT_PROVABLE, f"topic {topic} {words}")]
         with closing(self._reader()) as reader:
@@ -115,6 +121,9 @@ class SinkReading:
             return "is compacted: older records of a key may be gone"
         if any((topic, partition) not in there for partition in ranges):
             return "has fewer partitions than it had: it was made anew"
+        ends = client.latest([(topic, partition) for partition in ranges])
+        if any(ends[topic, partition].offset < end for partition, (_, end) in ranges.items()):
+            return "has a shorter log than it had: it was made anew"
         begins = client.earliest([(topic, partition) for partition in ranges])
         if gone := [partition for partition, (begin, _) in ranges.items() if begins[topic, partition].offset > begin]:
             return f"has lost its oldest records to retention, in partitions {gone}"

@@ -11,6 +11,6 @@ from .jobs import TOTALS, Jobs
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     kafka = installed(monkeypatch)
-    monkeypatch.setattr("kstream_kafka.sink.kafka_output.is_behind_shuffle", lambda rdd: rdd.is_shuffled)
+    monkeypatch.setattr("kstream_kafka.sink.kafka_output.is_one_to_one", lambda rdd: not rdd.is_shuffled)
     kafka.create(TOTALS, 3)
     return Jobs(kafka)

@@ -247,6 +247,10 @@ class FakeClient:
             raise UnknownTopicError(missing, 0)
         return {(topic, p) for topic in subscription.names for p in range(len(self.kafka.topics[topic][1]))}
 
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        numbers = {topic: range(len(logs)) for topic, (_, logs) in self.kafka.topics.items()}
+        return {topic: frozenset(numbers.get(topic, ())) for topic in topics}
+
     def topic_setting(self, topic: str, name: str) -> str:
         default = "compact" if topic.endswith("-receipts") else "delete"
         return {"cleanup.policy": self.kafka.policies.get(topic, default)}[name]

@@ -64,3 +64,25 @@ def test_an_output_with_one_topic_notes_where_its_first_batch_begins(jobs: Jobs)
     entries = [decode_entry("job", "kafka totals", entry.its_value or b"", "") for entry in jobs.kafka.topics[AUDIT][1][0]]
     assert [entry.time_ms for entry in entries] == [0, 1000, 2000]
     assert entries[0].ends == {TOTALS: [0, 1, 0]} and not entries[0].is_batch
+
+
+def test_the_beginning_is_noted_by_a_later_try_if_the_first_one_could_not(jobs: Jobs) -> None:
+    output = jobs.driver(topic=TOTALS)
+
+    def no_answer() -> None:
+        raise BrokerUnreachableError("fake", 1, "")
+
+    jobs.kafka.on["audit"] = no_answer
+    with pytest.raises(BrokerUnreachableError):
+        jobs.write(output, 1000, Partitions([1]))
+    jobs.write(output, 1000, Partitions([1]), is_first_try=False)
+    first, second = (decode_entry("job", "kafka totals", entry.its_value or b"", "") for entry in jobs.kafka.topics[AUDIT][1][0])
+    assert (first.is_batch, first.ends, second.time_ms) == (False, {TOTALS: [0, 0, 0]}, 1000)
+
+
+def test_a_topic_that_is_gone_does_not_hold_the_job(jobs: Jobs) -> None:
+    output = jobs.driver()
+    jobs.kafka.on["committed"] = lambda: jobs.kafka.topics.pop(TOTALS) and None
+    jobs.write(output, 1000, Partitions([1]))
+    (entry,) = jobs.entries()
+    assert entry.ends == {} and entry.digests[TOTALS].records == 1

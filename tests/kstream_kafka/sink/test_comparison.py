@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstream_kafka.sink.comparison import SHUFFLE, Difference, difference, is_behind_shuffle
+from kstream_kafka.sink.comparison import ONE_TO_ONE, Difference, difference, is_one_to_one
 from kstream_kafka.sink.receipt import Digest
 
 WRITTEN = {"out": Digest(2, 10, 100, 1000)}
@@ -30,6 +30,12 @@ def test_other_values_alone_mean_that_no_record_has_moved() -> None:
         assert found == Difference(3, "partition 3, topic out: some values are others than those that are written", has_moved=False)
 
 
+def test_other_values_without_keys_may_mean_that_records_have_moved() -> None:
+    written = {"a": Digest(1, 1, 1, 1), "out": Digest(2, 10, 0, 1000)}
+    found = difference(3, written, {"a": Digest(1, 1, 1, 2), "out": Digest(2, 10, 0, 1001)})
+    assert found == Difference(3, "partition 3, topic out: some values are others than those that are written", has_moved=True)
+
+
 def test_a_moved_record_of_any_topic_is_found_behind_other_values_of_the_first() -> None:
     found = difference(3, {"a": Digest(1, 1, 1, 1), "b": Digest(1, 1, 1, 1)}, {"a": Digest(1, 1, 1, 2), "b": Digest(1, 1, 2, 1)})
     assert found is not None and found.has_moved and "topic b" in found.words
@@ -38,7 +44,7 @@ def test_a_moved_record_of_any_topic_is_found_behind_other_values_of_the_first()
 class Node:
     """Stands for an RDD of the JVM, and for its dependencies."""
 
-    def __init__(self, number: int, *parents: Node, kind: str = "org.apache.spark.OneToOneDependency") -> None:
+    def __init__(self, number: int, *parents: Node, kind: str = ONE_TO_ONE) -> None:
         self.number, self.parents, self.kind, self.asked = number, parents, kind, 0
 
     def id(self) -> int:
@@ -78,8 +84,9 @@ class PythonRDD:
         return self.node
 
 
-def test_a_shuffle_is_found_behind_any_number_of_narrow_steps_and_each_rdd_is_asked_once() -> None:
+def test_each_step_must_be_one_to_one_and_each_rdd_is_asked_once() -> None:
     source = Node(0)
-    narrow = Node(3, Node(1, source), Node(2, source))
-    assert not is_behind_shuffle(PythonRDD(narrow)) and source.asked == 1
-    assert is_behind_shuffle(PythonRDD(Node(5, narrow, Node(4, source, kind=SHUFFLE))))
+    narrow = Node(3, Node(1, source))
+    assert is_one_to_one(PythonRDD(narrow)) and source.asked == 1
+    for kind in ("ShuffleDependency", "RangeDependency", "rdd.CoalescedRDD$$anon$1"):
+        assert not is_one_to_one(PythonRDD(Node(5, Node(4, narrow, kind=f"org.apache.spark.{kind}")))), kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,30 @@ def test_an_entry_that_comes_after_that_of_a_later_batch_is_found() -> None:
     batches, findings = batches_of([entry(2000), entry(1000)])
     assert [one.time_ms for one in batches] == [2000]
     assert words(findings) == ["batch 1000 ms has an entry behind that of batch 2000 ms"]
+
+
+def test_an_entry_of_an_earlier_driver_that_comes_late_does_not_count() -> None:
+    late = replace(entry(1000, [b"a"], [9]), epoch=1)
+    batches = [replace(one, epoch=2) for one in (entry(1000, [b"a"], [5]), entry(2000, [b"b"], [9]))]
+    assert batches_of([*batches, late]) == (batches, [])
+    assert batches_of([batches[0], late, batches[1]]) == (batches, [])
+
+
+def test_an_equal_entry_behind_that_of_a_later_batch_does_not_count() -> None:
+    """The completion of a batch could not be stored, and the next one had no output."""
+    batches = [entry(1000, [b"a"], [5]), entry(2000, inputs=from_to(0, 1))]
+    assert batches_of([*batches, entry(1000, [b"a"], [7])]) == (batches, [])
+
+
+def test_of_several_beginnings_the_last_one_before_the_first_batch_counts() -> None:
+    entries = [entry(0, [], [1]), entry(0, [], [3]), entry(1000, [b"a"], [4]), entry(0, [], [4])]
+    assert batches_of(entries) == (entries[1:3], [])
+
+
+def test_partitions_that_were_kept_though_records_may_have_moved_are_not_provable() -> None:
+    batches, (finding,) = batches_of([replace(entry(1000), kept=(1,)), replace(entry(1000), kept=())])
+    assert finding.verdict == AuditVerdict.NOT_PROVABLE and batches[0].kept == (1,)
+    assert finding.words == "batch 1000 ms: partitions [1] stand as an earlier try has written them, though their records may have moved"
 
 
 # -- inputs
@@ -103,6 +128,15 @@ def test_a_record_that_is_missing_is_found_in_its_batch() -> None:
 def test_a_record_that_is_there_twice_is_found_in_the_batch_in_which_it_came() -> None:
     found = check(BATCHES, {0: {10: b"a", 12: b"c", 13: b"b"}, 1: {0: b"b"}})
     assert found == ["topic out, batch 2000 ms: 1 record more than the receipts say, written twice or by another program"]
+
+
+def test_records_too_many_are_not_provable_where_another_output_writes_too() -> None:
+    found = TopicCheck(OUT, BATCHES, is_shared=True)
+    for offset, value in {10: b"a", 11: b"b", 12: b"c", 13: b"of the other"}.items():
+        found.add(0, offset, None, value)
+    assert [(one.verdict, one.words) for one in found.findings()] == [
+        (AuditVerdict.NOT_PROVABLE, "topic out, batch 2000 ms: another output writes to the topic, too")
+    ]
 
 
 def test_another_value_is_found() -> None:

@@ -25,7 +25,7 @@ FENCE = Fence(1, "w", 16)
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     kafka = installed(monkeypatch)
-    monkeypatch.setattr("kstream_kafka.sink.kafka_output.is_behind_shuffle", lambda rdd: rdd.is_shuffled)
+    monkeypatch.setattr("kstream_kafka.sink.kafka_output.is_one_to_one", lambda rdd: not rdd.is_shuffled)
     monkeypatch.setattr(sink_reading, "KafkaDriverClient", kafka.client)
     monkeypatch.setattr(sink_reading, "TopicReader", kafka.reader)
     monkeypatch.setattr(sink_command, "Transaction", kafka.transaction)
@@ -174,7 +174,7 @@ def test_a_record_that_is_there_twice_is_found(jobs: Jobs) -> None:
         "  topic totals, batch 2000 ms: 1 record more than the receipts say, written twice or by another program",
         "NOT exactly once",
     ]
-    assert audit("--inputs-only")[-1] == "proved"
+    assert audit("--inputs-only")[-1] == "proved for the input"
 
 
 def test_input_that_no_batch_has_is_found(jobs: Jobs) -> None:
@@ -197,6 +197,22 @@ def test_what_nobody_can_know_has_an_exit_code_of_its_own(jobs: Jobs, change: An
     written(jobs)
     change(jobs.kafka)
     assert audit(code=3)[-2:] == [f"  {found}", "not provable"]
+
+
+def test_a_topic_whose_first_batch_has_no_beginning_is_not_provable(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(), 1000, Partitions([1]), inputs=planned(0, 1))
+    assert audit(code=3)[-2].endswith("has no entry before its first batch, which says where the records of that batch begin")
+
+
+def test_an_output_without_a_batch_is_not_provable(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(topic=TOTALS), 1000, Partitions([]))
+    assert "  no batch has an entry" in audit(code=3)
+
+
+def test_a_log_that_is_shorter_than_it_was_is_not_provable(jobs: Jobs) -> None:
+    written(jobs)
+    jobs.kafka.topics[TOTALS][1][1].clear()
+    assert audit(code=3)[-2] == "  topic totals has a shorter log than it had: it was made anew"
 
 
 def test_many_findings_are_counted_and_not_printed(jobs: Jobs) -> None:

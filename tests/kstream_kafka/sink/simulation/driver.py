@@ -198,13 +198,13 @@ class SinkDriver:
         if plan.is_shuffled:
             turns.rng.shuffle(numbers)
         for number in numbers[:1]:
-            yield (output, None, b"%d %s" % (number, application.tag.encode()), (), number % 2, None)
+            yield (output, b"%d" % number, b"%d %s" % (number, application.tag.encode()), (), number % 2, None)
         if numbers:
             turns.point(f"computes {numbers}")
             if turns.fails(0.5):
                 raise UsersError("of the user's code")
         for number in numbers[1:]:
-            yield (output, None, b"%d %s" % (number, application.tag.encode()), (), number % 2, None)
+            yield (output, b"%d" % number, b"%d %s" % (number, application.tag.encode()), (), number % 2, None)
 
     # -- completions
 

@@ -116,7 +116,7 @@ def set_up() -> Generator[None]:
         put(receipts_topic, "RecordProducer", lambda settings: STAGE.kafka.producer(settings))
         put(kafka_output, "ThreadPoolExecutor", lambda *_: OneAfterTheOther(STAGE.turns))
         put(receipts_topic, "check_transactions", lambda *_: None)
-        put(kafka_output, "is_behind_shuffle", lambda rdd: rdd.is_shuffled)
+        put(kafka_output, "is_one_to_one", lambda rdd: not rdd.is_shuffled)
         put(partition_writer, "begun", lambda call: OpenedBeside(STAGE.turns, call))
         put(partition_writer, "once", lambda _key, make: make())
         put(partition_writer, "monotonic", lambda: STAGE.turns.monotonic())
