@@ -10,6 +10,7 @@ from tests.simulator.run import run_schedule, simulate
 from tests.simulator.schedule import Scenario
 from tests.simulator.source import MakeSource, NumberSource
 from tests.simulator.states import StatesSource
+from tests.simulator.telling import tell
 
 
 @click.command()
@@ -25,27 +26,18 @@ def main(seed: int, schedules: int, source: str, processes: int) -> None:
     made = _source(source)
     if schedules == 1:
         outcome = run_schedule(seed, Scenario(made))
-        _tell(seed, outcome.trace, outcome.broken)
+        tell(seed, outcome.trace, outcome.broken)
         return
     try:
         report = simulate(made, schedules=schedules, first_seed=seed, processes=processes)
     except SimulationFailedError as e:
-        _tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
+        tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
         return
     click.echo(f"{report.schedules} schedules, {report.drivers} drivers, {report.attempts} runs of {report.batches} batches: all held")
 
 
 def _source(name: str) -> MakeSource:
     return {"numbers": NumberSource, "kafka": KafkaSource, "states": StatesSource}[name]
-
-
-def _tell(seed: int, trace: list[str], broken: list[str]) -> None:
-    click.echo("\n".join(trace))
-    click.echo(f"seed {seed}: {'all held' if not broken else 'broken:'}")
-    for line in broken:
-        click.echo(f"  {line}")
-    if broken:
-        raise SystemExit(1)
 
 
 if __name__ == "__main__":

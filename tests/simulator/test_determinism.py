@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 from tests.simulator import NumberSource, Scenario, run_schedule
 from tests.simulator.kafka import KafkaSource
 from tests.simulator.states import StatesSource
+from tests.simulator.telling import printed_in_a_process_of
 from tests.simulator.test_schedules import TAKEOVERS
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 import hashlib
 from tests.simulator.kafka import KafkaSource
@@ -38,12 +33,5 @@ def test_another_seed_is_another_story() -> None:
 
 
 def test_the_trace_does_not_depend_on_the_process_or_its_hash_seed() -> None:
-    told = [traces_in_a_process_of(hash_seed) for hash_seed in ("1", "2")]
+    told = [printed_in_a_process_of(hash_seed, CODE) for hash_seed in ("1", "2")]
     assert told[0] == told[1] and len(told[0].splitlines()) == 50
-
-
-def traces_in_a_process_of(hash_seed: str) -> str:
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "connectors")])
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
-    return done.stdout

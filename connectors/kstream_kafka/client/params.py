@@ -248,6 +248,10 @@ class KafkaParams:
         """The timeout in ms of one request of the driver."""
         return self.own.get("default.api.timeout.ms", 15_000)
 
+    def from_leaders(self) -> dict[str, Any]:
+        """Return the properties of a consumer that reads from leaders: a follower may be late."""
+        return Properties({key: value for key, value in self.executor().items() if key != "client.rack"})
+
     def uncommitted(self) -> KafkaParams:
         """Return the same parameters with reads of uncommitted records. Ends of logs are high watermarks then."""
         return replace(self, settings={**self.settings, "isolation.level": _ISOLATION[0]})

@@ -9,7 +9,7 @@ does. So its records are sent once more, by a second producer whose batches have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError as ClientError
@@ -18,10 +18,30 @@ from confluent_kafka import KafkaException, Producer
 from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, new_client
 from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.redaction import Properties, redact
-from kstream_kafka.errors import create_command
+from kstream_kafka.errors import KafkaError, create_command
 
 FLUSH_S = 70.0
 """Seconds that a flush waits: longer than `message.timeout.ms`, so that each record has had its answer."""
+
+
+def store(producer: RecordProducer, topic: str, key: bytes, value: bytes, partitions: Collection[int], failed: str) -> dict[int, int]:
+    """Write a record to each of these partitions, and wait until all replicas have it. Blocks. `failed`: the clause of the error.
+
+    Returns:
+        partition → the offset of the record.
+
+    Raises:
+        KafkaError: a record was not stored. `reason` says why.
+    """
+    failures: list[str] = []
+    offsets: dict[int, int] = {}
+    for partition in sorted(partitions):
+        producer.send(topic, key, value, (), failures.append, partition, lambda stored, offset: offsets.update({stored: offset}))
+    producer.flush()
+    if offsets.keys() != set(partitions):
+        reason = failures[0] if failures else f"{topic} has not answered"
+        raise KafkaError(f"{failed}: {reason}", reason=reason)
+    return offsets
 
 
 class RecordProducer:

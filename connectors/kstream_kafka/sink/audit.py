@@ -5,10 +5,9 @@
             "inputs": {stream: [[topic, partition, from, until], …]}, "kept": [partition, …], "partitions": how many, "plan": nonce,
             "topics": {topic: [records, bytes, keys, values]}, "version": 1}
 
-An entry is written when all partitions of the batch are committed, and before its completion is stored. So each completed batch has one.
-A batch whose driver died in between has several. An entry says what receipts cannot: which input records the batch has, and between which
-offsets its output is. Batches without input and output have no entry.
-An entry of batch 0 says where the first batch begins.
+An entry is written when all partitions of the batch are committed, and before its completion is stored. So each completed batch with input
+or output has one, and a batch whose driver died in between has several. An entry says what receipts cannot: which input records the batch
+has, and between which offsets its output is. An entry of batch 0 says where the first batch begins.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class AuditEntry:
         digests: of the records that are written.
         ends: topic → the ends of its partitions when all of the batch was written.
         inputs: the records that the batch has read.
-        kept: the partitions that differed when they were computed again. What was written of them stands.
+        kept: the partitions that stand as an earlier try has written them, though their records may have moved since.
     """
 
     job: str

@@ -9,7 +9,7 @@ from dataclasses import replace
 from kstream.batch import PlannedInput
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.record_producer import RecordProducer
+from kstream_kafka.client.record_producer import RecordProducer, store
 from kstream_kafka.errors import KafkaError
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.sink.audit import AuditEntry, InputRanges, audit_key, encode_entry
@@ -75,12 +75,8 @@ class AuditTopic:
         producer = self._producer
         if producer is None:
             producer = self._producer = RecordProducer(self._params.producer())
-        failures: list[str] = []
-        key, value = audit_key(entry.job, entry.output), encode_entry(entry)
-        producer.send(self.name, key, value, (), failures.append, 0)
-        if producer.flush() or failures:
-            reason = failures[0] if failures else f"{self.name} has not answered"
-            raise KafkaError(f"output {entry.output}: batch {entry.time_ms} ms could not be noted for the audit: {reason}", reason=reason)
+        words = f"output {entry.output}: batch {entry.time_ms} ms could not be noted for the audit"
+        store(producer, self.name, audit_key(entry.job, entry.output), encode_entry(entry), {0}, words)
 
 
 def audit_topic(prefix: str) -> str:

@@ -36,7 +36,7 @@ class Recomputation:
         time_ms: the batch.
     """
 
-    hashing: int
+    hashing: int | None
     output: str
     time_ms: int
 

@@ -110,6 +110,11 @@ class _Begun:
     kept: Sequence[int] | None = None
     is_past: bool = False
 
+    @property
+    def hashing(self) -> int | None:
+        """That of the receipts; None without any."""
+        return next((one.receipt.hashing for one in self.known.values()), None)
+
 
 class KafkaOutput(Output):
     """An output that writes each encoded record to Kafka exactly once. `DStream.saveToKafka` makes one."""
@@ -203,8 +208,7 @@ class KafkaOutput(Output):
 
     def _recompute(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int]:
         """Compute what is written of a half-written batch again, and compare. Returns and raises as `_compared`."""
-        hashing = next(one.receipt.hashing for one in self._begun.known.values())
-        job = Recomputation(hashing, self.name, batch.time.milliseconds)
+        job = Recomputation(self._begun.hashing, self.name, batch.time.milliseconds)
         found: Iterable[Recomputed] = rdd.context.runJob(rdd.mapPartitionsWithIndex(job), list, sorted(self._begun.known))
         return self._compared(batch, found, may_have_moved=True)
 
@@ -261,16 +265,7 @@ class KafkaOutput(Output):
 
     def _fence_tasks(self, receipts: Receipts, number: int) -> None:
         """Take the transactional ids: tasks of earlier tries and drivers end, and what they have not committed is aborted. Blocks."""
-
-        def take(partition: int) -> None:
-            transaction = Transaction(self._params.sink(), receipts.transactional_id(partition), self._timeout_ms, receipts.topic)
-            try:
-                transaction.open()
-            finally:
-                transaction.close()
-
-        with ThreadPoolExecutor(AT_ONCE, "KafkaTransaction") as threads:
-            list(threads.map(take, range(number)))
+        take_ids(self._params, [receipts.transactional_id(partition) for partition in range(number)], receipts.topic)
 
     # -- the batch
 
@@ -292,7 +287,7 @@ class KafkaOutput(Output):
                 timeout_ms=self._timeout_ms,
                 wanted=None if begun.wanted is None else frozenset(begun.wanted),
                 is_first_try=batch.is_first_try,
-                hashing=next((one.receipt.hashing for one in begun.known.values()), None),
+                hashing=begun.hashing,
             )
             results = list[FoundReceipt | Recomputed | None](rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen))
             receipts += [one for one in results if isinstance(one, FoundReceipt)]
@@ -346,5 +341,28 @@ class KafkaOutput(Output):
             self._audit.close()
 
     def _reading(self) -> Mapping[str, Any]:
-        """Return the properties of the consumers of receipts. They read from leaders: a follower may be late."""
-        return {key: value for key, value in small(self._params.executor()).items() if key != "client.rack"}
+        """Return the properties of the consumers of receipts."""
+        return small(self._params.from_leaders())
+
+
+def take_ids(params: KafkaParams, identities: Iterable[str], topic: str) -> None:
+    """Take transactional ids, several at once: their earlier producers can write no more, and their open transactions are aborted. Blocks.
+
+    Args:
+        params: the Kafka parameters.
+        identities: the transactional ids.
+        topic: a topic that exists.
+
+    Raises:
+        KafkaError: the brokers do not answer, or refuse this client.
+    """
+
+    def take(identity: str) -> None:
+        transaction = Transaction(params.sink(), identity, params.transaction_ms, topic)
+        try:
+            transaction.open()
+        finally:
+            transaction.close()
+
+    with ThreadPoolExecutor(AT_ONCE, "KafkaTransaction") as threads:
+        list(threads.map(take, identities))

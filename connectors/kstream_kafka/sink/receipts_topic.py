@@ -10,7 +10,7 @@ from kstream.dstream.output import Writer
 from kstream.sinks.receipt import check_fence, check_is_of_checkpoint
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.record_producer import RecordProducer
+from kstream_kafka.client.record_producer import RecordProducer, store
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import KafkaConfigError, KafkaError, ReceiptsLostError, UnknownTopicError
 from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
@@ -202,19 +202,11 @@ class ReceiptsTopic:
 
     def _append(self, receipts: Receipts, places: Iterable[int]) -> dict[int, int]:
         """Write the fence of this driver to partitions of the topic. Return partition → the offset behind it."""
-        failures: list[str] = []
-        ends: dict[int, int] = {}
         # An idempotent producer waits half a second for its id. A fence that is there twice says the same.
         producer = RecordProducer({**self._params.producer(), "enable.idempotence": "false"})
         key, value = fence_key(receipts.job, receipts.output, receipts.fence), encode_fence(receipts.fence)
-        wanted = set(places)
-        for place in sorted(wanted):
-            producer.send(self.name, key, value, (), failures.append, place, lambda stored, offset: ends.update({stored: offset + 1}))
-        producer.flush()
-        if ends.keys() != wanted:
-            reason = failures[0] if failures else f"{self.name} has not answered"
-            raise KafkaError(f"output {self._output}: its fence could not be written: {reason}", reason=reason)
-        return ends
+        offsets = store(producer, self.name, key, value, set(places), f"output {self._output}: its fence could not be written")
+        return {place: offset + 1 for place, offset in offsets.items()}
 
 
 def receipts_topic(prefix: str) -> str:

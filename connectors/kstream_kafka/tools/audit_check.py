@@ -19,11 +19,16 @@ from kstream_kafka.sink.spool import DigestSum
 
 
 class AuditVerdict(enum.IntEnum):
-    """What an audit says. The number is an exit code, as of `ReadingCode`; a higher one is the worse one."""
+    """What an audit says. The number is an exit code, as of `ReadingCode`."""
 
     PROVED = 0
     DIFFERS = 1
     NOT_PROVABLE = 3
+
+    @property
+    def word(self) -> str:
+        """The verdict as JSON has it."""
+        return self.name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True)

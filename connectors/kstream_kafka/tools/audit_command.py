@@ -1,4 +1,4 @@
-"""`kstream audit`: proves from Kafka alone what a job has written exactly once. Needs neither Java nor pyspark, nor the checkpoint."""
+"""`kstream audit`: proves from Kafka alone what a job has written exactly once. Needs neither Java nor the checkpoint."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _data(report: AuditReport) -> dict[str, Any]:
         "batches": report.batches,
         "first": report.first_ms,
         "last": report.last_ms,
-        "verdict": report.verdict.name.lower().replace("_", "-"),
+        "verdict": report.verdict.word,
         "facts": list(report.facts),
-        "findings": [{"verdict": found.verdict.name.lower().replace("_", "-"), "words": found.words} for found in report.findings],
+        "findings": [{"verdict": found.verdict.word, "words": found.words} for found in report.findings],
     }

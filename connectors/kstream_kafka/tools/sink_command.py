@@ -1,4 +1,4 @@
-"""`kstream sink`: what outputs have written to Kafka exactly once, and what a person can do about it. Needs neither Java nor pyspark."""
+"""`kstream sink`: what outputs have written to Kafka exactly once, and what a person can do about it. Needs no Java."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.terminal import clear_errors, count, echo, table_console
 from kstream.errors import ConfigurationError
 from kstream.printable import printable
-from kstream_kafka.client.record_producer import RecordProducer
-from kstream_kafka.client.transaction import Transaction
-from kstream_kafka.errors import KafkaError
+from kstream_kafka.client.record_producer import RecordProducer, store
+from kstream_kafka.sink.kafka_output import take_ids
 from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, acceptance_key, encode_acceptance, sum_of
 from kstream_kafka.sink.receipts import transactional_id
 from kstream_kafka.sink.receipts_topic import receipts_topic
@@ -108,13 +107,8 @@ def abort_command(output: str | None, job: str | None, prefix: str, partitions: 
             raise ConfigurationError(words, key="--partitions", value=None)
         if not yes:
             click.confirm(f"End the open transactions of {printable(found.name)}, {count(number, 'transactional id')}?", abort=True)
-        for partition in range(number):
-            identity = transactional_id(prefix, found.job, found.name, partition)
-            transaction = Transaction(reading.params.sink(), identity, reading.params.transaction_ms, receipts_topic(prefix))
-            try:
-                transaction.open()
-            finally:
-                transaction.close()
+        identities = [transactional_id(prefix, found.job, found.name, partition) for partition in range(number)]
+        take_ids(reading.params, identities, receipts_topic(prefix))
     echo(f"{count(number, 'transactional id')} of {printable(found.name)} taken: their transactions have ended")
 
 
@@ -135,17 +129,10 @@ def accept_command(output: str | None, job: str | None, prefix: str, time_ms: in
             there = f"its newest batch is {newest[0].time_ms} ms" if newest else "it has no receipt"
             words = f"{found.name} has not written a part of batch {time_ms} ms last: {there}"
             raise ConfigurationError(words, key="--batch", value=time_ms)
-        _append(reading, found, time_ms)
+        producer, key = RecordProducer(reading.params.producer()), acceptance_key(found.job, found.name)
+        store(producer, receipts_topic(prefix), key, encode_acceptance(time_ms), {FENCES}, "the acceptance was not stored")
     stand = f"{len(newest)} of {count(newest[0].num_partitions, 'partition')} stand"
     echo(f"batch {time_ms} ms of {printable(found.name)} is accepted: {stand}, the rest is written by the next try")
-
-
-def _append(reading: SinkReading, output: KnownOutput, time_ms: int) -> None:
-    failures: list[str] = []
-    producer, topic = RecordProducer(reading.params.producer()), receipts_topic(reading.prefix)
-    producer.send(topic, acceptance_key(output.job, output.name), encode_acceptance(time_ms), (), failures.append, FENCES)
-    if producer.flush() or failures:
-        raise KafkaError(f"{topic}: the acceptance was not stored: {failures[0] if failures else 'no answer'}")
 
 
 def _found(reading: SinkReading, job: str | None, output: str | None) -> KnownOutput:

@@ -156,7 +156,7 @@ class SinkReading:
             return reader.read(topic, {partition: begin.offset for (_, partition), begin in begins.items()}, READ_S, waits=False).messages
 
     def _reader(self) -> TopicReader:
-        return TopicReader({key: value for key, value in self.params.executor().items() if key != "client.rack"})
+        return TopicReader(self.params.from_leaders())
 
 
 def chosen(outputs: Mapping[tuple[str, str], Any], job: str | None, name: str | None) -> tuple[str, str]:

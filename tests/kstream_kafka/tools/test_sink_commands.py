@@ -28,7 +28,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     monkeypatch.setattr("kstream_kafka.sink.kafka_output.is_one_to_one", lambda rdd: not rdd.is_shuffled)
     monkeypatch.setattr(sink_reading, "KafkaDriverClient", kafka.client)
     monkeypatch.setattr(sink_reading, "TopicReader", kafka.reader)
-    monkeypatch.setattr(sink_command, "Transaction", kafka.transaction)
     monkeypatch.setattr(sink_command, "RecordProducer", kafka.producer)
     kafka.create(TOTALS, 3)
     return Jobs(kafka)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tests.simulator.errors import SimulationFailedError
+from tests.simulator.telling import tell
 
 from .life import run_life, run_lives
 
@@ -19,25 +20,16 @@ def main(seed: int, lives: int) -> None:
     """
     if lives == 1:
         outcome = run_life(seed)
-        _tell(seed, outcome.trace, outcome.broken)
+        tell(seed, outcome.trace, outcome.broken)
         return
     try:
         report = run_lives(range(seed, seed + lives))
     except SimulationFailedError as e:
-        _tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
+        tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
         return
     click.echo(f"{lives} lives, {report.drivers} drivers: all held")
     for (kind, refusal), count in sorted(report.refusals.items()):
         click.echo(f"  {kind}: {refusal} {count} times")
-
-
-def _tell(seed: int, trace: list[str], broken: list[str]) -> None:
-    click.echo("\n".join(trace))
-    click.echo(f"seed {seed}: {'all held' if not broken else 'broken:'}")
-    for line in broken:
-        click.echo(f"  {line}")
-    if broken:
-        raise SystemExit(1)
 
 
 if __name__ == "__main__":

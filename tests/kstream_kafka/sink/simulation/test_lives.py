@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
+
+from tests.simulator.telling import printed_in_a_process_of
 
 from . import KINDS, Chances, Kind, run_life, run_lives
 from .__main__ import main
 from .kinds import CopiedCheckpoint, LostTopic, OlderCheckpoint, OtherContent, OtherHashing, OtherLayout, RemadeTopic
 
-ROOT = Path(__file__).resolve().parents[4]
 CODE = """
 import hashlib
 from tests.kstream_kafka.sink.simulation import run_life
@@ -60,15 +56,8 @@ def test_a_life_is_the_same_each_time_and_another_seed_is_another_life() -> None
 
 
 def test_a_life_does_not_depend_on_the_process_or_its_hash_seed() -> None:
-    told = [traces_in_a_process_of(hash_seed) for hash_seed in ("1", "2")]
+    told = [printed_in_a_process_of(hash_seed, CODE) for hash_seed in ("1", "2")]
     assert told[0] == told[1] and len(told[0].splitlines()) == 40
-
-
-def traces_in_a_process_of(hash_seed: str) -> str:
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "connectors")])
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
-    return done.stdout
 
 
 def test_the_command_prints_one_life_whole() -> None:
