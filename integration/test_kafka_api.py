@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -262,3 +264,20 @@ def test_a_packed_task_with_a_range_past_the_end_names_its_partition(
     rdd = KafkaUtils.createRDD(sc, params, ranges, LocationStrategies.PreferConsistent, maxTasks=1)
     with pytest.raises(Exception, match=rf"{name}-1 \[0, 2\): the partition ends at 1"):
         rdd.map(lambda r: r.offset).collect()
+
+
+ASKS = """
+import sys
+from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.params import KafkaParams
+client = KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": sys.argv[1]}))
+for _ in range(3):
+    print(client.committed("nobody", [("young", 0)]))
+"""
+
+
+def test_committed_offsets_can_be_asked_of_a_broker_that_has_just_started(own_kafka: KafkaBroker) -> None:
+    """It answers NOT_COORDINATOR until its topic of offsets is there, by which librdkafka can end the process."""
+    own_kafka.create_topic("young")
+    asked = subprocess.run([sys.executable, "-c", ASKS, own_kafka.bootstrap], capture_output=True, text=True, timeout=120)
+    assert (asked.returncode, asked.stdout.split()) == (0, ["{}"] * 3), asked.stderr

@@ -7,9 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as ClientError
@@ -18,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from kstream.clock import Clock, SystemClock
 from kstream.nearest_name import nearest_names
 from kstream.offsets.offset_range import Partition
+from kstream_kafka.client.admin_requests import SETTLE_MS, AdminRequests
 from kstream_kafka.client.connection_watch import ConnectionWatch
 from kstream_kafka.client.librdkafka import (
     LEADER_CHANGING,
@@ -33,14 +32,10 @@ from kstream_kafka.client.ports import LogEnd, Subscription
 from kstream_kafka.errors import KafkaError, LeaderNotAvailableError, TopicNotAvailableError, UnknownTopicError
 
 logger = logging.getLogger("kstream.kafka")
+T = TypeVar("T")
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """Milliseconds for which the client searches for a missing topic. A new topic takes a moment until every broker knows it."""
-
-SETTLE_MS = 30_000
-"""Milliseconds after an outage in which a missing topic is not unknown. Brokers that have just come back may not know all topics yet."""
-LATE_MS = 5_000
-"""Milliseconds from which on an answer is late: the brokers were away meanwhile."""
 
 DESCRIBE_S = 3.0
 """Timeout in seconds of the requests for the reason why a topic is not visible, and for its settings."""
@@ -49,110 +44,12 @@ TIMES_IN_FLIGHT = 8
 """Offsets-for-times requests sent to a broker before the first answer."""
 NO_SUCH_TIME = -1
 """The offset in the broker's answer for a time later than all records."""
-POLL_S = 0.05
-"""Seconds between two polls of the client while a request waits for its response."""
 
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _COORDINATOR_BUSY = frozenset(
     {ClientError.COORDINATOR_LOAD_IN_PROGRESS, ClientError.COORDINATOR_NOT_AVAILABLE, ClientError.NOT_COORDINATOR}
 )
-
-
-class AdminRequests:
-    """Waits for the responses to the driver's requests, and stops as soon as no response can come. Not thread-safe: one thread at a time.
-
-    It remembers the last moment of an outage: a request that got no response, or a late one.
-
-    confluent_kafka delivers errors, statistics, log lines and token requests only to a thread that polls. So each wait polls the client.
-    """
-
-    def __init__(self, watch: ConnectionWatch, poll: Callable[[], object], monotonic_ms: Callable[[], int]) -> None:
-        """Wait for the requests of one client.
-
-        Args:
-            watch: the watch of the client's connection errors.
-            poll: delivers the client's events. Must not block.
-            monotonic_ms: a monotonic clock in ms.
-        """
-        self._watch = watch
-        self._poll = poll
-        self._monotonic_ms = monotonic_ms
-        self._asked_ms = 0
-        self._outage_ms: int | None = None
-
-    def on_request(self) -> None:
-        """Note that the next request is about to be sent, and poll the client."""
-        self._asked_ms = self._monotonic_ms()
-        self._watch.on_request()
-        self._poll()
-
-    def on_no_response(self) -> None:
-        """Note that a request got no response. Any thread."""
-        self._outage_ms = self._monotonic_ms()
-
-    @property
-    def is_after_outage(self) -> bool:
-        """Whether brokers did not answer within the last SETTLE_MS."""
-        return self._outage_ms is not None and self._monotonic_ms() - self._outage_ms < SETTLE_MS
-
-    def run_blocking(self, request: Callable[[], Any]) -> Any:
-        """Run a blocking request in a daemon thread, and wait for it.
-
-        If `KafkaError` ends the wait, the thread and its request are abandoned.
-
-        Args:
-            request: the blocking call.
-
-        Returns:
-            The result of the call.
-
-        Raises:
-            KafkaError: the brokers refuse this client, so no response can come.
-            Exception: the error of the call.
-        """
-        self.on_request()
-        future: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(request())
-            except BaseException as e:
-                future.set_exception(e)
-
-        threading.Thread(target=run, name="KafkaMetadata", daemon=True).start()
-        return self.await_result(future)
-
-    def await_result(self, future: Any) -> Any:
-        """Wait for a future. Blocks, and polls the client meanwhile.
-
-        Args:
-            future: the future of a request.
-
-        Returns:
-            The result of the future.
-
-        Raises:
-            KafkaError: the brokers refuse this client, so no response can come. Raised as soon as that is known.
-            Exception: the error of the future, mostly a KafkaException of confluent_kafka.
-        """
-        while True:
-            try:
-                result = future.result(timeout=POLL_S)
-            except FutureTimeoutError:
-                if future.done():  # the TimeoutError is the result, or the result came just now
-                    result = future.result()
-                    break
-                self._poll()
-                fatal = self._watch.fatal_error()
-                if fatal is not None:
-                    raise fatal from None
-            else:
-                break
-        self._watch.on_response()
-        if self._monotonic_ms() - self._asked_ms >= LATE_MS:
-            self.on_no_response()
-        return result
 
 
 class KafkaDriverClient:
@@ -372,7 +269,9 @@ class KafkaDriverClient:
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Return the offsets that a consumer group has committed. Blocks.
 
-        While the coordinator loads the group, the request is retried up to `default.api.timeout.ms`.
+        While the coordinator loads the group, the requests are retried up to `default.api.timeout.ms`. A description of the group goes
+        first, and finds the coordinator: NOT_COORDINATOR as the answer to a request for offsets ends the process, by librdkafka's issue
+        5040.
 
         Args:
             group: the consumer group.
@@ -387,20 +286,40 @@ class KafkaDriverClient:
             KafkaError: the brokers refuse the request.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
-        timeout = self._params.api_timeout_ms
-        deadline = self._clock.monotonic_ms() + timeout
+        deadline = self._clock.monotonic_ms() + self._params.api_timeout_ms
+        self._retry_while_busy(lambda: self._describe_group(group), deadline, group)
+        answers = self._retry_while_busy(lambda: self._group_offsets(wanted), deadline, group)
+        return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
+
+    def _describe_group(self, group: str) -> None:
+        """Ask the coordinator of a group for its description. KafkaException if it is not the coordinator, or does not answer. Blocks."""
+        try:
+            self._requests.await_result(
+                self._admin.describe_consumer_groups([group], request_timeout=self._params.api_timeout_ms / 1000)[group]
+            )
+        except KafkaException as e:
+            if e.args[0].code() in _COORDINATOR_BUSY | UNREACHABLE:
+                raise  # another error, such as a missing permission, is for the request for offsets to tell
+
+    def _group_offsets(self, wanted: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
+        """Ask for the committed offsets of a group. KafkaException of the request or of the first partition with an error. Blocks."""
+        timeout = self._params.api_timeout_ms / 1000
+        future = self._admin.list_consumer_group_offsets([wanted], request_timeout=timeout)[wanted.group_id]
+        answers: list[TopicPartition] = self._requests.await_result(future).topic_partitions
+        for at in answers:
+            if at.error is not None:
+                raise KafkaException(at.error)
+        return answers
+
+    def _retry_while_busy(self, request: Callable[[], T], deadline: int, group: str) -> T:
+        """Return the result of a request to the coordinator of a group, which is repeated while the coordinator is not ready. Blocks."""
         while True:
             self._requests.on_request()
             try:
-                future = self._admin.list_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]
-                answers = self._requests.await_result(future).topic_partitions
-                error = next((at.error for at in answers if at.error is not None), None)
+                return request()
             except KafkaException as e:
-                answers, error = [], e.args[0]
-            if error is None:
-                return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
-            if error.code() not in _COORDINATOR_BUSY or self._clock.monotonic_ms() >= deadline:
-                raise self._mapped(KafkaException(error), timeout, group=group)
+                if e.args[0].code() not in _COORDINATOR_BUSY or self._clock.monotonic_ms() >= deadline:
+                    raise self._mapped(e, self._params.api_timeout_ms, group=group) from e
             self._pause()
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -48,6 +48,32 @@ class FoundReceipts(NamedTuple):
     receipts: list[FoundReceipt]
     ends: dict[int, int]
     accepted: frozenset[int]
+
+
+class Control(NamedTuple):
+    """The fences of an output, oldest first, and the batches, in ms, that `kstream sink accept` names."""
+
+    fences: list[Fence]
+    accepted: frozenset[int]
+
+
+def is_control(key: bytes | None, job: str, output: str) -> bool:
+    """Return whether a record of this key is a fence or an acceptance of this output."""
+    return key == acceptance_key(job, output) or is_fence(key, job, output)
+
+
+def control_of(messages: Iterable[Any], job: str, output: str) -> Control:
+    """Return the fences and acceptances of this output among messages. Deleted ones do not count."""
+    acceptance, fences, accepted = acceptance_key(job, output), list[Fence](), set[int]()
+    for message in messages:
+        key, value = message.key(), message.value()
+        if value is None:
+            continue
+        if is_fence(key, job, output):
+            fences.append(decode_fence(value, where(message)))
+        elif key == acceptance:
+            accepted.add(decode_acceptance(value, where(message)))
+    return Control(fences, frozenset(accepted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +126,21 @@ class Receipts:
             OutputChangedError: a driver of another copy of the checkpoint may write.
             KafkaError: the ends of the partitions were not reached.
         """
-        acceptance = acceptance_key(self.job, self.output)
-        found, accepted = list[FoundReceipt](), set[int]()
 
         def is_mine(key: bytes | None) -> bool:
-            return key == acceptance or is_fence(key, self.job, self.output) or partition_of(key, self.job, self.output) is not None
+            return is_control(key, self.job, self.output) or partition_of(key, self.job, self.output) is not None
 
         log = reader.read(self.topic, {**begins, FENCES: self.fences_end}, seconds, is_mine, until, waits, least)
+        control = control_of(log.messages, self.job, self.output)
+        for fence in control.fences:
+            self.check_driver(fence)
+        found = list[FoundReceipt]()
         for message in log.messages:
-            key, value = message.key(), message.value()
-            if value is None:
-                continue
-            if is_fence(key, self.job, self.output):
-                self.check_driver(decode_fence(value, where(message)))
-            elif key == acceptance:
-                accepted.add(decode_acceptance(value, where(message)))
-            elif (partition := partition_of(key, self.job, self.output)) is not None:
+            partition, value = partition_of(message.key(), self.job, self.output), message.value()
+            if partition is not None and value is not None:
                 receipt = decode_receipt(partition, value, where(message))
                 found.append(FoundReceipt(receipt, message.partition(), message.offset()))
-        return FoundReceipts(found, log.ends, frozenset(accepted))
+        return FoundReceipts(found, log.ends, control.accepted)
 
     def judged(self, reader: TopicReader, check: Callable[[], T]) -> T:
         """Return what a check of receipts returns. An earlier driver hears that it is one, and not that receipts are strange. May block.

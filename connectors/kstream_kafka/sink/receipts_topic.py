@@ -14,17 +14,8 @@ from kstream_kafka.client.record_producer import RecordProducer, store
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import KafkaConfigError, KafkaError, ReceiptsLostError, UnknownTopicError
 from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
-from kstream_kafka.sink.receipt import (
-    FENCES,
-    Fence,
-    acceptance_key,
-    decode_acceptance,
-    decode_fence,
-    encode_fence,
-    fence_key,
-    is_fence,
-)
-from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts, where
+from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
+from kstream_kafka.sink.receipts import READ_S, Control, FoundReceipt, Receipts, control_of, is_control
 from kstream_kafka.source.subscription import Topics
 
 NEW_PARTITIONS = 16
@@ -96,7 +87,7 @@ class ReceiptsTopic:
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
             topic_id, places = self._found(client, known_id)
-            seen, _ = self._control(driver, reader)
+            seen = self._control(driver, reader).fences
             before = max(seen, key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
                 raise self.lost(f"topic {self.name} has lost its fence")
@@ -185,20 +176,11 @@ class ReceiptsTopic:
             raise self.lost(f"topic {self.name} was deleted and made anew")
         return found
 
-    def _control(self, driver: Writer, reader: TopicReader, until: int | None = None) -> tuple[list[Fence], frozenset[int]]:
-        """Return the fences of this output that are there, oldest first, and the batches that are accepted.
-
-        `until`: the offset that must be reached; None for the end.
-        """
-        acceptance, target = acceptance_key(driver.job, self._output), None if until is None else {FENCES: until}
-
-        def is_mine(key: bytes | None) -> bool:
-            return key == acceptance or is_fence(key, driver.job, self._output)
-
-        messages = reader.read(self.name, {FENCES: 0}, READ_S, is_mine, target).messages
-        there = [message for message in messages if message.value() is not None]
-        fences = [decode_fence(message.value(), where(message)) for message in there if message.key() != acceptance]
-        return fences, frozenset(decode_acceptance(message.value(), where(message)) for message in there if message.key() == acceptance)
+    def _control(self, driver: Writer, reader: TopicReader, until: int | None = None) -> Control:
+        """Return the fences and acceptances that are there. `until`: the offset that must be reached; None for the end."""
+        target = None if until is None else {FENCES: until}
+        messages = reader.read(self.name, {FENCES: 0}, READ_S, lambda key: is_control(key, driver.job, self._output), target).messages
+        return control_of(messages, driver.job, self._output)
 
     def _append(self, receipts: Receipts, places: Iterable[int]) -> dict[int, int]:
         """Write the fence of this driver to partitions of the topic. Return partition → the offset behind it."""

@@ -7,8 +7,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import pytest
+from kstream_kafka.client.admin_requests import AdminRequests
 from kstream_kafka.client.connection_watch import ConnectionWatch
-from kstream_kafka.client.driver_client import AdminRequests
 from kstream_kafka.errors import BrokerUnreachableError
 
 

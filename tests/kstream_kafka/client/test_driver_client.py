@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from kstream_kafka.client.driver_client import SETTLE_MS, TIMES_IN_FLIGHT, KafkaDriverClient
+from kstream_kafka.client.admin_requests import SETTLE_MS
+from kstream_kafka.client.driver_client import TIMES_IN_FLIGHT, KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import (
     BrokerUnreachableError,
@@ -41,6 +42,8 @@ class Admin:
     def __init__(self, offset_at: Callable[[int, int], int] = lambda p, ms: ms, groups: list[Any] | None = None) -> None:
         self.offset_at = offset_at
         self.groups = groups or []
+        self.descriptions: list[Any] = []
+        self.group_requests: list[str] = []
         self.visible = KafkaError.UNKNOWN_TOPIC_OR_PART
         self.in_flight = self.most_in_flight = self.asked = 0
 
@@ -64,7 +67,12 @@ class Admin:
     def describe_topics(self, topics: Any, **_options: Any) -> dict[str, Any]:
         return {topic: done(KafkaException(KafkaError(self.visible))) for topic in topics.topic_names}
 
+    def describe_consumer_groups(self, groups: list[str], **_options: Any) -> dict[str, Any]:
+        self.group_requests.append("describe")
+        return {groups[0]: done(self.descriptions.pop(0) if self.descriptions else None)}
+
     def list_consumer_group_offsets(self, wanted: list[ConsumerGroupTopicPartitions], **_options: Any) -> dict[str, Any]:
+        self.group_requests.append("offsets")
         return {wanted[0].group_id: done(self.groups.pop(0))}
 
     alter_consumer_group_offsets = list_consumer_group_offsets
@@ -173,6 +181,20 @@ def test_committed_leaves_out_what_was_never_committed() -> None:
 def test_a_coordinator_that_is_not_ready_is_asked_again_and_never_read_as_nothing_committed(code: int) -> None:
     admin = Admin(groups=[answer((0, -1001, code)), KafkaException(KafkaError(code)), answer((0, 4, None))])
     assert client(admin).committed("g", [P]) == {P: 4}
+
+
+def test_no_request_for_offsets_goes_to_a_broker_that_is_not_the_coordinator() -> None:
+    """librdkafka ends the process when an admin client's request for offsets is answered by NOT_COORDINATOR (its issue 5040)."""
+    admin = Admin(groups=[answer((0, 4, None))])
+    admin.descriptions = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)), KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
+    assert client(admin).committed("g", [P]) == {P: 4}
+    assert admin.group_requests == ["describe"] * 3 + ["offsets"]
+
+
+def test_a_group_that_does_not_exist_has_no_offsets_and_is_no_error() -> None:
+    admin = Admin(groups=[answer((0, -1001, None))])
+    admin.descriptions = [KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND))]
+    assert client(admin).committed("g", [P]) == {}
 
 
 def test_a_group_that_may_not_be_read_is_an_error_with_the_brokers_words() -> None:
