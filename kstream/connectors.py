@@ -6,13 +6,11 @@ A connector is a package with three hooks. Only the first is required.
     connector_tools()             function of the same module: the ConnectorTools that commands use
     kstream.cli                   group of entry points: commands of its own, by name, as click commands
 
-Entry points of group `kstream.connectors` name the module. A table adds the connectors of this project, because a zip on `--py-files`
-has no entry points. An installed entry point wins over the table.
+Entry points of group `kstream.connectors` name the module (`kstream.entry_points`). The core names no connector.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,23 +18,10 @@ from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
+from kstream.entry_points import COMMANDS, CONNECTORS, entry_points
 from kstream.errors import KStreamError, MissingDependencyError
 
 logger = logging.getLogger(__name__)
-
-CONNECTORS = "kstream.connectors"
-COMMANDS = "kstream.cli"
-FIRST_PARTY = (
-    EntryPoint("kafka", "kstream_kafka", CONNECTORS),
-    EntryPoint("log", "kstream.offsets.connector", CONNECTORS),
-    EntryPoint("testing", "kstream.testing", CONNECTORS),
-    EntryPoint("audit", "kstream_kafka.tools.audit_command:audit_command", COMMANDS),
-    EntryPoint("demo", "kstream_kafka.demo.command:demo_command", COMMANDS),
-    EntryPoint("dlq", "kstream_kafka.tools.dlq_command:dlq_command", COMMANDS),
-    EntryPoint("produce", "kstream_kafka.tools.produce_command:produce_command", COMMANDS),
-    EntryPoint("sink", "kstream_kafka.tools.sink_command:sink_command", COMMANDS),
-    EntryPoint("tail", "kstream_kafka.tools.tail_command:tail_command", COMMANDS),
-)
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
@@ -272,7 +257,7 @@ def load(name: str) -> ModuleType:
         MissingDependencyError: no connector has this name.
         ImportError: its module cannot be imported.
     """
-    found = _entry_points(CONNECTORS)
+    found = entry_points(CONNECTORS)
     if name not in found:
         known = ", ".join(sorted(found))
         raise MissingDependencyError(f"no connector named {name!r}; known: {known}. Is its package installed?", package=name)
@@ -282,16 +267,14 @@ def load(name: str) -> ModuleType:
 def installed_tools() -> list[ConnectorTools]:
     """Return the tools of all connectors, in the order of the connectors' names; those for any Log come last. Imports their modules.
 
-    A connector without tools is left out, and so is one that cannot be imported. In that case a warning is logged, except for the
-    connectors of the table.
+    A connector without tools is left out, and so is one that cannot be imported. In that case a warning is logged.
     """
     found: list[ConnectorTools] = []
-    for name, entry_point in sorted(_entry_points(CONNECTORS).items(), key=lambda found: (found[0] == "log", found[0])):
+    for name, entry_point in sorted(entry_points(CONNECTORS).items(), key=lambda found: (found[0] == "log", found[0])):
         try:
             module = entry_point.load()
         except (ImportError, AttributeError) as e:
-            if name not in [first_party.name for first_party in FIRST_PARTY]:
-                logger.warning("connector %s cannot be imported, its inputs are shown as JSON: %s", name, e)
+            logger.warning("connector %s cannot be imported, its inputs are shown as JSON: %s", name, e)
             continue
         offer = getattr(module, "connector_tools", None)
         if offer is not None:
@@ -312,10 +295,4 @@ def _package(value: object) -> str:
 
 def commands() -> dict[str, EntryPoint]:
     """Return the commands that connectors add to `kstream`, by name. Imports none of them."""
-    return _entry_points(COMMANDS)
-
-
-def _entry_points(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name: those of the table, replaced by installed ones of the same name."""
-    ours = {entry_point.name: entry_point for entry_point in FIRST_PARTY if entry_point.group == group}
-    return {**ours, **{entry_point.name: entry_point for entry_point in importlib.metadata.entry_points(group=group)}}
+    return entry_points(COMMANDS)

@@ -1,4 +1,4 @@
-"""Connectors, their tools and their commands are found by entry point or in the first-party table."""
+"""Connectors, their tools and their commands are found by entry point, or by the file of a package that is only on the path."""
 
 from __future__ import annotations
 

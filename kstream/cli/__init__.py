@@ -57,9 +57,11 @@ class _WithConnectors(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name; None if there is none. A connector's command that cannot be imported explains why."""
         own = super().get_command(ctx, cmd_name)
-        added = connectors.commands()
-        if own is not None or cmd_name not in added:
+        if own is not None:
             return own
+        added = connectors.commands()
+        if cmd_name not in added:
+            return None
         try:
             return added[cmd_name].load()
         except (ImportError, AttributeError) as e:

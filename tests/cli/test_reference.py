@@ -30,7 +30,7 @@ def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Comma
 
 def ours() -> dict[str, click.Command]:
     """The commands of this project: an installed connector may have added others."""
-    known = {*main.commands, *(entry.name for entry in connectors.FIRST_PARTY if entry.group == connectors.COMMANDS)}
+    known = {*main.commands, *(name for name, entry in connectors.commands().items() if entry.module.startswith("kstream_kafka."))}
     return {path: command for path, command in leaves(main, "kstream") if path.split()[1] in known}
 
 
