@@ -21,6 +21,7 @@ from kstream.errors import LOGGED_ERROR, ConfigurationError, one_line
 from kstream.printable import printable_json, printable_lines
 from kstream.public_call import show_own_frames
 from kstream.spark.progress_bar import turn_off_progress_bar
+from kstream.user_code import own_packages
 
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -52,10 +53,10 @@ def log(level: str = "INFO", format: str = TEXT, *, verbose: bool = False) -> No
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(verbose) if format == JSON else LineFormatter(verbose))
     logging.basicConfig(level=max(logging.WARNING, lowest), handlers=[handler], force=True)
-    logging.getLogger("kstream").setLevel(lowest)
+    for package in own_packages():
+        logging.getLogger(package).setLevel(lowest)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for known in connectors.installed_tools():
-        logging.getLogger(type(known).__module__.partition(".")[0]).setLevel(lowest)
         for name in known.client_loggers:
             _let_speak(logging.getLogger(name), handler if verbose else None)
     turn_off_progress_bar()

@@ -7,19 +7,16 @@ after `show_own_frames`, as under `kstream run --verbose`. An error that kstream
 from __future__ import annotations
 
 import functools
-import sysconfig
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from kstream.errors import KStreamError
+from kstream.user_code import frames_of_the_user
 
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=Exception)
 _REFUSED = "__kstream_refused__"
-_FOREIGN = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), str(Path(__file__).parent))
-_PACKAGES = ("kstream.", "kstream_kafka.")
 _shown = [False]
 """Whether the frames of kstream are shown; one for the process."""
 
@@ -69,24 +66,6 @@ def end_at_the_call(error: Exception) -> bool:
     if error.__cause__ is not None and not list(frames_of_the_user(error.__cause__.__traceback__)):
         error.__cause__ = None
     return True
-
-
-def is_of_the_user(file: str, module: str = "") -> bool:
-    """Return whether a frame is of the user's code: neither Python's, nor installed, nor of kstream and its connectors.
-
-    Args:
-        file: the file of the frame's code.
-        module: the name of its module, if it is known. A checkout of kstream is not installed.
-    """
-    return not file.startswith(("<", *_FOREIGN)) and not f"{module}.".startswith(_PACKAGES)
-
-
-def frames_of_the_user(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    """Yield the entries of a traceback that are of the user's code, the outermost first."""
-    while traceback is not None:
-        if is_of_the_user(traceback.tb_frame.f_code.co_filename, traceback.tb_frame.f_globals.get("__name__", "")):
-            yield traceback
-        traceback = traceback.tb_next
 
 
 def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kstream.errors import ConfigurationError
-from kstream.public_call import is_of_the_user, public_call, refused, show_own_frames, was_refused
+from kstream.public_call import public_call, refused, show_own_frames, was_refused
 
 OWN = {"__name__": "kstream.somewhere", "ConfigurationError": ConfigurationError}
 exec(  # frames of kstream, for the eyes of a traceback
@@ -79,9 +79,3 @@ def test_all_frames_are_shown_on_request() -> None:
 
 def test_a_type_error_is_a_refusal_only_if_it_is_marked() -> None:
     assert was_refused(refused(TypeError("no function"))) and not was_refused(TypeError("a bug"))
-
-
-def test_files_of_python_of_packages_and_of_kstream_are_not_the_users() -> None:
-    assert is_of_the_user(__file__) and is_of_the_user(__file__, "kstreamer")
-    assert not is_of_the_user(traceback.__file__) and not is_of_the_user(pytest.__file__) and not is_of_the_user("<string>")
-    assert not is_of_the_user("/checkout/connectors/kstream_kafka/utils.py", "kstream_kafka.utils")

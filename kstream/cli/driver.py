@@ -33,9 +33,10 @@ from kstream.errors import (
     UnsupportedStoreError,
     where_of,
 )
-from kstream.public_call import frames_of_the_user, was_refused
+from kstream.public_call import was_refused
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.spark.submit_args import NO_OPTIONS, SubmitOptions
+from kstream.user_code import frames_of_the_user
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext

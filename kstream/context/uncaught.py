@@ -25,9 +25,9 @@ from kstream.errors import (
     where_of,
 )
 from kstream.printable import printable_lines
-from kstream.public_call import frames_of_the_user
 from kstream.spark.jvm_log import silence_jvm
 from kstream.spark.spark_context import active_spark_context
+from kstream.user_code import frames_of_the_user
 
 _MOST_FRAMES = 2
 """The most frames that are printed of the driver below the call of `awaitTermination`, and of the task: the innermost ones."""

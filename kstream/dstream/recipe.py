@@ -24,11 +24,12 @@ from kstream.batch_time import Duration
 from kstream.dstream.arguments import check_body_runs, check_function
 from kstream.dstream.reference import RecordedStream
 from kstream.public_call import end_at_the_call
+from kstream.user_code import Owner, owner_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ON_WORKERS = "__kstream_on_workers__"
 _CHECKED = "__kstream_checked__"
-_OWN_PACKAGES = ("kstream.", "kstream_kafka.", "kstream_kafka", "contextlib", "functools")
+_BELOW_A_CALL = (Owner.KSTREAM, Owner.PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class CallSite:
 
 
 def user_call_site() -> CallSite:
-    """Return the call site of this thread: the innermost frame outside kstream, and the kstream function that it called."""
+    """Return the call site of this thread: the innermost frame outside kstream and Python, and the kstream function that it called."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     function = frame.f_code.co_name
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OWN_PACKAGES):
+    while frame.f_back is not None and owner_of(frame.f_code.co_filename, frame.f_globals.get("__name__", "")) in _BELOW_A_CALL:
         if frame.f_code.co_name != "__init__" and frame.f_code.co_name != "wrapper":
             function = frame.f_code.co_name
         frame = frame.f_back

@@ -25,7 +25,7 @@ from kstream.errors import ConfigurationError, KStreamError, MissingDependencyEr
 from kstream.spark.executor_questions import OF_CHECKPOINT, ExecutorQuestions
 from kstream.spark.executors import executors, forget_executors
 from kstream.spark.jvm_log import quiet_failed_tasks
-from kstream.spark.task_errors import give_key_of_failures, users_error
+from kstream.spark.task_errors import prepare_workers, users_error
 from kstream.spark.worker_rdd import empty_rdd
 from kstream.spark.workers_python import SPARKS_DEFAULT, VARIABLE, is_local_master, set_workers_python, workers_python
 
@@ -106,7 +106,7 @@ def check_executors(sc: SparkContext, needs: Needs, by_default: bool, longest_s:
     if is_local_master(sc.master):
         return False
     quiet_failed_tasks(sc)
-    give_key_of_failures(sc)  # another environment would be another daemon of Python on each executor
+    prepare_workers(sc)  # another environment would be another daemon of Python on each executor
     deadline = time.monotonic() + longest_s
     try:
         answers = _answers_or_sparks_default(sc, needs, by_default, deadline)

@@ -17,7 +17,7 @@ from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.spark.jvm_watch import JvmWatch, patience_after
 from kstream.spark.rdd_placement import SparkPlacement
 from kstream.spark.spark_ui import SparkUi
-from kstream.spark.task_errors import give_key_of_failures, raising_the_users_error
+from kstream.spark.task_errors import prepare_workers, raising_the_users_error
 
 _GROUP_KEYS = (
     "spark.jobGroup.id",
@@ -48,7 +48,7 @@ class SparkJobEnvironment:
     """
 
     def __init__(self, sc: SparkContext, interval: Duration, jvm: JvmWatch | None = None, ui: SparkUi | None = None) -> None:
-        give_key_of_failures(sc)
+        prepare_workers(sc)
         self._interval = interval
         self._jvm = jvm
         self._context: Any = sc._jsc.sc()  # pyright: ignore

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -21,28 +20,29 @@ from kstream.errors import BEGIN, FencedError, JvmLostError, KStreamError, add_n
 from kstream.spark.spark_context import active_spark_context
 from kstream.spark.worker_setup_errors import error_of_setup, where_it_ran
 from kstream.spark.workers_python import workers_python
+from kstream.user_code import PACKAGES, Owner, own_packages, owner_elsewhere
 from kstream.worker.worker_failure import KEY, MARK, WorkerFailure, failure_in, failure_of_traceback, rebuilt_exception
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)"')
-_PYSPARKS = re.compile(r"[/\\](pyspark|py4j)[/\\]")
-_PYTHONS = re.compile(r"<frozen |[/\\]lib(64)?[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)")
-_CONNECTORS = re.compile(r"[/\\]kstream_kafka[/\\]")
-_CORES = re.compile(r"[/\\]kstream[/\\](?!examples)(?P<rest>.+)$")
 _JVM = re.compile(r"\tat |\s*SQLSTATE: |JVM stacktrace:")
 _OF_THE_DRIVER = (FencedError, JvmLostError)
 """What these say is true of the process that raises them. A worker that raised one has not ended this driver."""
 _FAILED_IMPORTS = ("ModuleNotFoundError", "ImportError")
 """Another executor, or another Python there, may have the module: so these are told with both."""
-_PACKAGE = Path(__file__).parent.parent
+_LEFT_OUT = (Owner.KSTREAM, Owner.SPARK, Owner.PYTHON)
 
 
-def give_key_of_failures(sc: SparkContext) -> None:
-    """Give later workers of a SparkContext the key with which they sign what they say of an exception; once a SparkContext."""
+def prepare_workers(sc: SparkContext) -> None:
+    """Give later workers of a SparkContext what they need to tell of an exception; once a SparkContext.
+
+    It is the key with which they sign it, and the packages of kstream and its connectors.
+    """
     sc.environment.setdefault(KEY, secrets.token_hex())
+    sc.environment.setdefault(PACKAGES, ",".join(own_packages()))
 
 
 def key_of_failures(sc: SparkContext | None) -> str:
-    """Return the key that `give_key_of_failures` has made; "" without one."""
+    """Return the key that `prepare_workers` has made; "" without one."""
     return "" if sc is None else sc.environment.get(KEY, "")
 
 
@@ -134,14 +134,6 @@ def worker_traceback(text: str) -> str | None:
     return "\n".join([BEGIN, *_of_the_user(rest.strip("\n").split("\n"))]).rstrip()
 
 
-def _is_foreign(file: str) -> bool:
-    """Return whether a file of a traceback, perhaps of another machine, belongs to pyspark, kstream or Python."""
-    if _PYSPARKS.search(file) or _PYTHONS.search(file) or _CONNECTORS.search(file):
-        return True
-    ours = _CORES.search(file)
-    return ours is not None and (_PACKAGE / ours["rest"]).exists()  # a user may have a directory `kstream`, too
-
-
 def _of_the_user(lines: list[str]) -> Iterator[str]:
     """Yield the lines of a traceback up to the first line of the JVM, with the user's frames only."""
     leaving_out = False
@@ -149,7 +141,7 @@ def _of_the_user(lines: list[str]) -> Iterator[str]:
         if _JVM.match(line) or line.startswith(MARK):
             return
         if frame := _FRAME.match(line):
-            leaving_out = _is_foreign(frame["file"])
+            leaving_out = owner_elsewhere(frame["file"]) in _LEFT_OUT
         elif not line.startswith("    "):
             leaving_out = False
         if not leaving_out:

@@ -27,6 +27,7 @@ from kstream.listener import (
 )
 from kstream.secret import line_without_secrets
 from kstream.ui.forms import DecisionForm, DecisionKind
+from kstream.user_code import own_packages
 
 MOST = 200
 """How many decisions are kept."""
@@ -35,7 +36,6 @@ LEAST_OF_A_KIND = 25
 _NOTABLE_CHANGE = 0.2
 """A rate that differs from the last one that was kept by less than this part is not kept."""
 _LONGEST_TEXT = 500
-_LOGGERS = ("kstream", "kstream_kafka")
 _OF_A_JOB = "Error running job "
 """How the log begins to tell of an output operation that failed. Its event says more."""
 
@@ -193,7 +193,7 @@ def _limit_text(name: str, records: int, reason: str) -> str:
 
 
 class LoggedWarnings(logging.Handler):
-    """Keeps warnings and errors of kstream's log as decisions. Changes nothing of what is logged.
+    """Keeps warnings and errors of kstream's log, and of its connectors' logs, as decisions. Changes nothing of what is logged.
 
     Args:
         decisions: where they are kept.
@@ -205,12 +205,12 @@ class LoggedWarnings(logging.Handler):
 
     def start(self) -> None:
         """Keep warnings from now on."""
-        for name in _LOGGERS:
+        for name in own_packages():
             logging.getLogger(name).addHandler(self)
 
     def stop(self) -> None:
         """Keep no more warnings."""
-        for name in _LOGGERS:
+        for name in own_packages():
             logging.getLogger(name).removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:

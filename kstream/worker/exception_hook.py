@@ -14,10 +14,9 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
-from kstream.public_call import frames_of_the_user
+from kstream.user_code import frames_of_the_user, is_own
 from kstream.worker.current_record import CurrentRecord, current_record, is_decoding, last_record, was_abandoned
 from kstream.worker.pipeline import Failing, users_function, where_failed
 from kstream.worker.record_errors import drop_letters_of_this_task
@@ -143,7 +142,7 @@ def _record_of(error: BaseException, failing: Failing | None) -> tuple[CurrentRe
     if record is not None:
         return record, failing.one_by_one
     # The reader was closed on the way of the exception, has handed out all it had, or failed itself. An error of its own is of no record.
-    last = None if type(error).__module__.startswith("kstream") else last_record()
+    last = None if is_own(type(error).__module__) else last_record()
     return last, last is not None and was_abandoned() and failing.one_by_one
 
 
@@ -157,17 +156,12 @@ def _function_of(error: BaseException, failing: Failing | None) -> tuple[str, st
         return "", ""
     given = users_function(failing.each)
     code = getattr(given, "__code__", None)
-    is_own = str(getattr(given, "__module__", "")).startswith(("kstream.", "kstream_kafka."))
-    operator = "" if is_own else failing.operator
-    if code is not None and not is_own:
+    own = is_own(str(getattr(given, "__module__", "")))
+    operator = "" if own else failing.operator
+    if code is not None and not own:
         return operator, f"{code.co_filename}:{code.co_firstlineno}"
-    called = next((entry for entry in frames_of_the_user(error.__traceback__) if not _is_pysparks(entry)), None)
+    called = next(frames_of_the_user(error.__traceback__), None)
     if called is None:
         return operator, ""
     code = called.tb_frame.f_code
     return operator or f"function {code.co_name}", f"{code.co_filename}:{called.tb_lineno}"
-
-
-def _is_pysparks(entry: TracebackType) -> bool:
-    """Return whether an entry of a traceback is of PySpark, which need not be installed where Python looks."""
-    return str(entry.tb_frame.f_globals.get("__name__", "")).startswith("pyspark.")

@@ -13,6 +13,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from kstream.secret import without_secrets
+from kstream.user_code import Owner, owner_of
 from kstream.worker.current_record import CurrentRecord
 from kstream.worker.worker_failure import class_name, cut, message_of
 
@@ -26,7 +27,6 @@ MOST_FRAMES = 30
 """The most frames of a stack trace, the innermost ones."""
 KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION = "KEY_CONVERTER", "VALUE_CONVERTER", "TRANSFORMATION"
 """The stages in which a record fails, by the names of Kafka Connect."""
-_OWN = ("/kstream/worker/", "/kstream_kafka/reader/")
 _CAUSED = "The above exception was the direct cause of the following exception"
 _HANDLING = "During handling of the above exception, another exception occurred"
 _MOST_KNOWN = 1000
@@ -92,7 +92,7 @@ def name_of(function: Any) -> str:
 
 
 def _stack_trace(error: BaseException, message: str, depth: int = 3) -> str:
-    """Return the stack trace of an exception and of its causes, as Python prints it, without the frames of kstream that called.
+    """Return the stack trace of an exception and of its causes, as Python prints it, without the frames of kstream.
 
     `message`: that of the exception, as it may be told.
     """
@@ -107,8 +107,9 @@ def _frames(trace: TracebackType | None) -> str:
     """Return the lines of the frames of a traceback. The text of each place in the code is made once."""
     places: list[tuple[CodeType, int]] = []
     while trace is not None:
-        if not _is_own(code := trace.tb_frame.f_code):
-            places.append((code, trace.tb_lineno))
+        frame = trace.tb_frame
+        if not _is_own(frame.f_code, frame.f_globals.get("__name__", "")):
+            places.append((frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
     key = tuple(places[-MOST_FRAMES:])
     if key not in _known_frames:
@@ -120,6 +121,6 @@ def _frames(trace: TracebackType | None) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _is_own(code: CodeType) -> bool:
-    """Return whether this is code of kstream that calls functions of users."""
-    return any(folder in code.co_filename for folder in _OWN)
+def _is_own(code: CodeType, module: str) -> bool:
+    """Return whether this is code of kstream or of a connector, such as that which calls functions of users."""
+    return owner_of(code.co_filename, module) is Owner.KSTREAM

@@ -22,7 +22,7 @@ from kstream.errors import FencedError, is_of_a_task, where_of
 from kstream.rdd.map_with_state import MapWithState
 from kstream.spark.spark_context import active_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
-from kstream.spark.task_errors import give_key_of_failures, in_task, key_of_failures, users_error
+from kstream.spark.task_errors import in_task, key_of_failures, prepare_workers, users_error
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream.worker.current_record import CurrentRecord, between_chunks, hand_out, note_decoding, reading
 from kstream.worker.worker_failure import failure_in
@@ -32,7 +32,7 @@ BAD = 7
 
 @pytest.fixture(autouse=True)
 def _key(sc: SparkContext) -> None:
-    give_key_of_failures(sc)
+    prepare_workers(sc)
 
 
 class BadRecord(Exception):
