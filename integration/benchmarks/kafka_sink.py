@@ -24,7 +24,7 @@ from pyspark import RDD, SparkConf
 
 from integration.kafka_broker import running_broker
 from kstream.batch_time import Time
-from kstream.dstream.output import Output, OutputBatch, Writer
+from kstream.output import Output, OutputBatch, Writer
 from kstream.spark.spark_context import make_spark_context
 from kstream.worker.process import once
 

@@ -23,8 +23,8 @@ from integration.kafka_handle import KafkaHandle
 from integration.kafka_node import die_with_parent
 from kstream.batch import Json
 from kstream.batch_time import Time
-from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import KStreamError
+from kstream.output import OutputBatch, Writer
 
 TOPIC_PARTITIONS = 2
 RECORDS = 5

@@ -19,9 +19,9 @@ from kstream.checkpoint.binding import mappings, renumbered
 from kstream.checkpoint.history import PastBatch, read_history, read_past
 from kstream.checkpoint.skip_request import by_stream
 from kstream.dstream import DStreamGraph
-from kstream.dstream.output import OutputBatch
 from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, IntervalChangedError, in_a_line
+from kstream.output import OutputBatch
 from kstream.scheduler.job_scheduler import JobEnvironment
 from kstream.storage import FileStore
 

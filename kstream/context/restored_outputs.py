@@ -11,8 +11,8 @@ from kstream.checkpoint.outcomes import read_completion
 from kstream.checkpoint.plan_log import nonce_of_epoch
 from kstream.checkpoint.settled import in_settled
 from kstream.dstream import DStreamGraph
-from kstream.dstream.output import Writer
 from kstream.errors import CorruptRecordError, FormatVersionError, MissingFileError
+from kstream.output import Writer
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)

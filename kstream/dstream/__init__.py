@@ -11,7 +11,6 @@ computed again from its plan. A file imports only files above it:
     received_blocks        the received blocks of a running context
     ports                  interfaces of higher rooms that streams use
     node                   DStreamNode, the base of all kinds of streams
-    output                 Output: an output operation that takes part in the life of a batch
     rdd_functions          operations on RDDs that pyspark does not have
     state_spec             StateSpec: the options of mapWithState
     transformed_dstreams   transform, union, foreachRDD

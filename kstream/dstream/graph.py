@@ -11,11 +11,11 @@ from kstream.batch import BatchPlan, InputOutcome, Job
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
 from kstream.dstream.node import DStreamNode, in_order
-from kstream.dstream.output import Output, OutputBatch
 from kstream.dstream.ports import Placement
 from kstream.dstream.recipe import Recorder
 from kstream.dstream.stateful_dstream import Recovery, StatefulDStream, oldest_required_batches
 from kstream.errors import ConfigurationError
+from kstream.output import Output, OutputBatch
 
 if TYPE_CHECKING:
     from kstream.dstream.input_dstream import InputDStream

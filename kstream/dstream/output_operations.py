@@ -10,9 +10,9 @@ from kstream.batch_time import BatchTime, Time
 from kstream.dstream import rdd_functions as fn
 from kstream.dstream.arguments import with_batch_time
 from kstream.dstream.base import DStreamBase, T_co
-from kstream.dstream.output import Output
 from kstream.dstream.recipe import on_workers, recorded
 from kstream.dstream.transformed_dstreams import ForEachDStream, RecordDStream
+from kstream.output import Output
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -11,8 +11,8 @@ from kstream.batch import Job
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_output_has_run
 from kstream.dstream.node import DStreamNode, check_same_slide
-from kstream.dstream.output import Output, OutputBatch
 from kstream.errors import NoRDDError
+from kstream.output import Output, OutputBatch
 from kstream.worker.persisted_records import behind_storage
 from kstream.worker.record_failure import TRANSFORMATION, RecordStep, name_of
 from kstream.worker.tolerant_operators import OPERATORS

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from kstream.batch_time import BatchTime
     from kstream.dstream.dstream import DStream
-    from kstream.dstream.output import Output
     from kstream.offsets.log_rdd import LogRDD
+    from kstream.output import Output
 
 logger = logging.getLogger("kstream.offsets")
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import Any
 from kstream.batch import Batch, Job, JobSet, SkippedRecord, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
-from kstream.dstream.output import OutputBatch
 from kstream.errors import FencedError, JvmLostError, StorageError, in_a_line, is_of_a_task
+from kstream.output import OutputBatch
 from kstream.scheduler.batch_lifecycle import Try
 from kstream.scheduler.empty_batches import EmptyBatches
 from kstream.scheduler.input_info_tracker import InputInfoTracker

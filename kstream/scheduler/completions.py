@@ -11,8 +11,8 @@ from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
-from kstream.dstream.output import Output
 from kstream.errors import StorageError, is_of_a_task, with_record
+from kstream.output import Output
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.batch_steps import Retry
 from kstream.scheduler.retry_policy import RetryPolicy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import Json
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_function
-from kstream.dstream.output import Output, OutputBatch, Writer
+from kstream.output import Output, OutputBatch, Writer
 from kstream.public_call import refused
 from kstream.sinks.dialects import Connection
 from kstream.sinks.receipt import Receipt, WrittenBatch, check_has_checkpoint, to_write

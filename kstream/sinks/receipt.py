@@ -11,7 +11,7 @@ from kstream.batch_time import Time
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 
 if TYPE_CHECKING:
-    from kstream.dstream.output import Writer
+    from kstream.output import Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from kstream_kafka import KafkaUtils
 
 from kstream import Time
 from kstream.batch import JsonPlan
-from kstream.dstream.output import OutputBatch
 from kstream.errors import NoRDDError
+from kstream.output import OutputBatch
 from tests.fakes import FakeHost
 from tests.harness import LogInput
 from tests.kstream_kafka.stream import BROKERS

@@ -13,8 +13,8 @@ from kstream import DStream, Seconds, Time
 from kstream.batch import JsonPlan
 from kstream.dstream.arguments import as_time
 from kstream.dstream.base import node_of
-from kstream.dstream.output import OutputBatch
 from kstream.errors import IllegalStateError
+from kstream.output import OutputBatch
 from tests.fakes import FakeHost
 from tests.harness import LogInput
 from tests.streams import Stream

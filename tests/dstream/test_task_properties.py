@@ -7,7 +7,7 @@ from typing import Any
 
 from kstream.batch import JsonPlan
 from kstream.batch_time import Time
-from kstream.dstream.output import OutputBatch
+from kstream.output import OutputBatch
 from tests.fakes import FakeHost, FakeSparkContext
 from tests.harness import LogInput
 

@@ -14,8 +14,8 @@ from kstream.checkpoint import names, read_log
 from kstream.checkpoint.outcomes import read_completion
 from kstream.dstream import ForEachDStream, TransformedDStream
 from kstream.dstream.node import DStreamNode
-from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError, OutputVanishedError, StorageError
+from kstream.output import Output, OutputBatch, Writer
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, LogInput, World
 from tests.scheduler.test_completions import faulty_world, no_completions, works

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Time
-from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, OutputChangedError
+from kstream.output import OutputBatch, Writer
 from kstream.sinks import once, receipt_table
 from kstream.sinks.database import OnceOutput
 

@@ -11,5 +11,6 @@ audit              what an output tells of a batch that it has written, as bytes
 audit_topic        the topic of these entries, as the driver writes it
 partition_writer   the tasks' half, exactly once
 at_least_once      the tasks' half, at least once
+transactional_ids  how the driver takes the ids of the transactions
 kafka_output       the driver's half, an Output
 """

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kstream.dstream.output import Writer
+from kstream.output import Writer
 from kstream_kafka.sink.receipt import Digest, Digests, decoded, encoded, parsed_key
 
 InputRanges: TypeAlias = Mapping[str, Sequence[tuple[str, int, int, int]]]

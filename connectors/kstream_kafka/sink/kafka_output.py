@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import Json
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_function
-from kstream.dstream.output import Output, OutputBatch, Writer
 from kstream.errors import ConfigurationError
+from kstream.output import Output, OutputBatch, Writer
 from kstream.public_call import refused
 from kstream.sinks.receipt import WrittenBatch, changed, check_has_checkpoint, check_is_of_checkpoint, lost_partition, to_write
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
-from kstream_kafka.client.transaction import Transaction, check_properties
+from kstream_kafka.client.transaction import check_properties
 from kstream_kafka.errors import check_one_of
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.audit import AuditEntry, beginning
@@ -30,6 +29,7 @@ from kstream_kafka.sink.producer_record import RecordEncoder
 from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, sum_of
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, FoundReceipts, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
+from kstream_kafka.sink.transactional_ids import take_ids
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -38,8 +38,6 @@ logger = logging.getLogger("kstream.kafka")
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 FAIL, KEEP = "fail", "keep"
-AT_ONCE = 32
-"""So many transactional ids are taken at once."""
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _CHANGED = (
     "So its records may be divided otherwise, and some would be lost or be there twice. Start the job with the code that it had, until "
@@ -343,26 +341,3 @@ class KafkaOutput(Output):
     def _reading(self) -> Mapping[str, Any]:
         """Return the properties of the consumers of receipts."""
         return small(self._params.from_leaders())
-
-
-def take_ids(params: KafkaParams, identities: Iterable[str], topic: str) -> None:
-    """Take transactional ids, several at once: their earlier producers can write no more, and their open transactions are aborted. Blocks.
-
-    Args:
-        params: the Kafka parameters.
-        identities: the transactional ids.
-        topic: a topic that exists.
-
-    Raises:
-        KafkaError: the brokers do not answer, or refuse this client.
-    """
-
-    def take(identity: str) -> None:
-        transaction = Transaction(params.sink(), identity, params.transaction_ms, topic)
-        try:
-            transaction.open()
-        finally:
-            transaction.close()
-
-    with ThreadPoolExecutor(AT_ONCE, "KafkaTransaction") as threads:
-        list(threads.map(take, identities))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from kstream.dstream.output import Writer
+from kstream.output import Writer
 from kstream.sinks.receipt import check_fence, check_is_of_checkpoint
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from kstream.batch_time import BatchTime
     from kstream.dstream.dstream import DStream
-    from kstream.dstream.output import Output
     from kstream.dstream.ports import StreamHost
     from kstream.offsets.read_report import ReadReportAccumulator
+    from kstream.output import Output
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
 logger = logging.getLogger("kstream.kafka")

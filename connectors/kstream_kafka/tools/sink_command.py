@@ -16,10 +16,10 @@ from kstream.cli.terminal import clear_errors, count, echo, table_console
 from kstream.errors import ConfigurationError
 from kstream.printable import printable
 from kstream_kafka.client.record_producer import RecordProducer, store
-from kstream_kafka.sink.kafka_output import take_ids
 from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, acceptance_key, encode_acceptance, sum_of
 from kstream_kafka.sink.receipts import transactional_id
 from kstream_kafka.sink.receipts_topic import receipts_topic
+from kstream_kafka.sink.transactional_ids import take_ids
 from kstream_kafka.tools.sink_reading import KnownOutput, SinkReading, chosen
 from kstream_kafka.tools.topic_options import connection_of, of_brokers
 

@@ -10,7 +10,7 @@ import pytest
 from kstream_kafka.client.ports import Encoded, LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError, ProducerFencedError, UnknownTopicError
-from kstream_kafka.sink import audit_topic, broker_probe, kafka_output, partition_writer, receipts_topic
+from kstream_kafka.sink import audit_topic, broker_probe, kafka_output, partition_writer, receipts_topic, transactional_ids
 
 
 @dataclass
@@ -288,7 +288,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     kafka = FakeKafka()
     for module in (kafka_output, partition_writer):
         monkeypatch.setattr(module, "TopicReader", kafka.reader)
-    for module in (kafka_output, partition_writer, broker_probe):
+    for module in (transactional_ids, partition_writer, broker_probe):
         monkeypatch.setattr(module, "Transaction", kafka.transaction)
     kept: dict[Any, Any] = {}
     monkeypatch.setattr(partition_writer, "once", lambda key, make: make() if key[0] == "receipts" else kept.setdefault(key, make()))

@@ -12,7 +12,7 @@ from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import acceptance_key, encode_acceptance
 
 from kstream.batch_time import Time
-from kstream.dstream.output import OutputBatch, Writer
+from kstream.output import OutputBatch, Writer
 
 from .fake_kafka import FakeKafka
 

@@ -22,8 +22,8 @@ from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
 from pyspark import TaskContext
 
 from kstream.batch_time import Time
-from kstream.dstream.output import OutputBatch, Writer
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
+from kstream.output import OutputBatch, Writer
 
 from .fake_kafka import Entry, FakeKafka, FakeReader, FakeTransaction
 from .jobs import RECEIPTS, TOTALS, Jobs, Partitions

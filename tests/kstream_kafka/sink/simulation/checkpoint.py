@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kstream.batch import Json
 from kstream.batch_time import Time
-from kstream.dstream.output import Writer
+from kstream.output import Writer
 
 INTERVAL_MS = 1000
 

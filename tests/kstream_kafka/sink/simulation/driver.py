@@ -12,8 +12,8 @@ from kstream_kafka.sink.kafka_output import KafkaOutput
 from kstream_kafka.sink.producer_record import Encoded
 
 from kstream.batch import Json
-from kstream.dstream.output import OutputBatch
 from kstream.errors import FencedError, OutputChangedError
+from kstream.output import OutputBatch
 
 from .checkpoint import LogAtStart, PlannedBatch, SimulatedCheckpoint
 from .clients import SimulatedKafka

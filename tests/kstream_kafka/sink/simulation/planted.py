@@ -18,7 +18,7 @@ from kstream_kafka.sink.receipts import FoundReceipt, FoundReceipts, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 
 from kstream.batch import Json
-from kstream.dstream.output import OutputBatch, Writer
+from kstream.output import OutputBatch, Writer
 from kstream.sinks.receipt import Receipt, changed, check_hashing, to_write
 
 from .clients import ReaderOnTurns, TransactionOnTurns

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from kstream_kafka.sink import kafka_output, partition_writer, receipts_topic
+from kstream_kafka.sink import kafka_output, partition_writer, receipts_topic, transactional_ids
 from pyspark import TaskContext
 
 from kstream.sinks import receipt
@@ -107,14 +107,15 @@ def set_up() -> Generator[None]:
         stack.enter_context(patch.object(module, name, stands_in))
 
     with ExitStack() as stack:
-        for module in (kafka_output, partition_writer):
+        for module in (transactional_ids, partition_writer):
             put(module, "Transaction", lambda *arguments: STAGE.kafka.transaction(*arguments))
+        for module in (kafka_output, partition_writer):
             put(module, "TopicReader", lambda settings: STAGE.kafka.reader(settings))
         for module in (receipt, partition_writer):
             put(module, "hashing", lambda: STAGE.turns.current.hashing)
         put(receipts_topic, "KafkaDriverClient", lambda params: STAGE.kafka.client(params))
         put(receipts_topic, "RecordProducer", lambda settings: STAGE.kafka.producer(settings))
-        put(kafka_output, "ThreadPoolExecutor", lambda *_: OneAfterTheOther(STAGE.turns))
+        put(transactional_ids, "ThreadPoolExecutor", lambda *_: OneAfterTheOther(STAGE.turns))
         put(receipts_topic, "check_transactions", lambda *_: None)
         put(kafka_output, "is_one_to_one", lambda rdd: not rdd.is_shuffled)
         put(partition_writer, "begun", lambda call: OpenedBeside(STAGE.turns, call))
