@@ -1,4 +1,7 @@
-"""Recognises secrets by name or by value: in settings of Spark and Hadoop, in arguments of operators, in texts of errors.
+"""Recognises secrets: in settings of Spark and Hadoop, in parameters of connectors, in arguments of operators, in texts of errors.
+
+This module alone decides what may be shown and stored. It knows secrets by their names and by their form, and those that a connector was
+given.
 
 A value is a secret if it has one of these:
 
@@ -16,16 +19,26 @@ Before `=` such a name always counts. Before `:` it counts if it is the name of 
 All expressions take a time that is linear in the length of a text, for a text may be that of a hostile record: `re` lets no other thread of
 Python run. A name is only looked for where a run of its characters begins, and what may follow it begins with another character.
 
-Settings of Spark also go through `spark.redaction.regex` (`kstream.context.recovery`). Kafka's parameters have a stricter rule, a list
-of the names that are known to be harmless (`kstream_kafka.client.redaction`).
+Settings that are stored also go through `spark.redaction.regex`. The parameters of a connector have a stricter rule, if it lists the names
+that can hold no secret. Their other values are hidden in all texts that go through `redact`, whatever the texts look like.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from urllib.parse import unquote, urlsplit
 
 _WORDS = r"secret|passw|passphrase|access[._-]?key|account[._-]?key|private[._-]?key|api[._-]?key"
-_NAME = re.compile(rf"{_WORDS}|jaas|tokens?$|credentials?$|[._-]key$|(^|[._-])(pass|pwd)$", re.IGNORECASE)
+_NAME = re.compile(
+    rf"{_WORDS}|jaas|tokens?$|credentials?$|[._-]key$|(^|[._-])(pass|pwd)$|^(authorization|cookie)$",
+    re.IGNORECASE,
+)
+SPARKS_NAMES = r"(?i)secret|password|token|access[.]?key"
+"""The default of `spark.redaction.regex`: the names of settings that Spark does not show."""
+_NOT_PUBLIC = re.compile(r"-----|\n|://[^/\s]*@")
+"""What no value of a parameter has that may be shown: a key in PEM form, or a URL with a user."""
 _PASS = r"(?<![^\W_])pass(?![\w.-])|(?-i:(?<!by)(?<=[a-z])Pass)(?![\w.-])"
 _FIELD_WORDS = rf"{_WORDS}|token|credentials?|pwd|{_PASS}"
 _ALL_WORDS = rf"{_FIELD_WORDS}|(?<![^\W_])(?:sig|signature)(?![\w.-])"
@@ -70,14 +83,20 @@ def _has_sign(text: str) -> bool:
     return any(sign in lower for sign in _SIGNS)
 
 
-def looks_secret(name: str, value: str) -> bool:
-    """Return whether a setting may hold a secret, by its name or by its value. Pure.
+def looks_secret(name: str, value: str, also: re.Pattern[str] | None = None, public: Collection[str] | None = None) -> bool:
+    """Return whether a setting, a parameter or a header may hold a secret, by its name or by its value. Pure.
 
     Args:
-        name: the key of the setting; "" checks the value alone.
-        value: the value of the setting.
+        name: its name; "" checks the value alone.
+        value: its value.
+        also: finds more names of secrets.
+        public: the only names that can hold no secret. All others are those of secrets.
     """
-    return bool(_NAME.search(name)) or (_has_sign(value) and _is_secret(name, value))
+    if public is not None:
+        return name not in public or bool(_NOT_PUBLIC.search(value))
+    if _NAME.search(name) or (also is not None and also.search(name)):
+        return True
+    return _has_sign(value) and _is_secret(name, value)
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -168,3 +187,79 @@ def _named(line: str) -> str:
         indent = line[: len(line) - len(line.lstrip())]
         return f"{indent}a line of this text {_LEFT_OUT}"
     return f"{begin}: its text {_LEFT_OUT}"
+
+
+# -- the secrets that a connector was given
+
+REDACTED = "[hidden]"
+SHORTEST = 4
+"""The shortest value that is hidden, in characters. Shorter ones would hide half of each text, and no secret is so short."""
+LONG = 8
+"""Values of this length (in characters) or more are hidden inside of words too."""
+_SHOWN = frozenset({"true", "false", "none", "hidden"})
+"""Values that are never hidden: they reveal nothing, and texts need them. The last one is part of `REDACTED` itself."""
+_USERINFO = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
+_VALUE = re.compile(r"=([^\s,;\"']+|\"[^\"]*\")")
+
+
+class _Secrets:
+    """The secrets that this process was given, and one pattern that finds them all; None while there are none. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: set[str] = set()
+        self.pattern: re.Pattern[str] | None = None
+
+    def add(self, values: Iterable[str]) -> None:
+        """Add secrets, except short values and those in _SHOWN. Values that are already known cost little."""
+        new = {v for v in values if len(v) >= SHORTEST} - self._values - _SHOWN
+        if new:
+            with self._lock:
+                self._values |= new
+                longest_first = sorted(self._values, key=len, reverse=True)
+                self.pattern = re.compile("|".join(map(_pattern_of, longest_first)))
+
+
+def _pattern_of(value: str) -> str:
+    """Return a pattern for the value. A short value matches only as a whole word: user `kafka` must not hide `kafka-1.example.org`."""
+    return re.escape(value) if len(value) >= LONG else rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\w)"
+
+
+_secrets = _Secrets()
+
+
+def add_secrets(parameters: Mapping[str, object], public: Collection[str]) -> None:
+    """Let `redact` hide the values of these parameters from now on. Cheap for parameters that are already known. Any thread.
+
+    Args:
+        parameters: name → value. Only values that are texts are hidden.
+        public: the names whose values stay as they are, unless a value itself may be a secret.
+    """
+    for name, value in parameters.items():
+        if isinstance(value, str) and looks_secret(name, value, public=public):
+            _secrets.add(_parts(value))
+
+
+def add_secret(secret: str) -> None:
+    """Let `redact` hide this value from now on, for example a token. Any thread."""
+    _secrets.add([secret])
+
+
+def redact(text: str) -> str:
+    """Return the text without the secrets that were added, and without user names and passwords in URLs. Any thread."""
+    if _secrets.pattern is not None:
+        text = _secrets.pattern.sub(REDACTED, text)
+    return _USERINFO.sub(REDACTED, text)
+
+
+def _parts(value: str) -> list[str]:
+    """Return the value, and its parts that a text may show alone: lines, the values of `key=value` parts, the password of a URL."""
+    found = [value, *(line for line in value.splitlines() if not line.startswith("-----"))]
+    found += [part.strip('"') for part in _VALUE.findall(value)]
+    if "://" in value:
+        try:
+            password = urlsplit(value).password
+        except ValueError:
+            password = None
+        found += [password, unquote(password)] if password else []
+    return found

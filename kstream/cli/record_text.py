@@ -111,7 +111,7 @@ def _content(name: str, content: bytes | None, most_bytes: int) -> dict[str, Any
 
 def _is_hidden(header: str) -> bool:
     """Return whether the value of a header is not shown, because its name is that of a secret."""
-    return looks_secret(header, "") or header.lower() in ("authorization", "cookie")
+    return looks_secret(header, "")
 
 
 def _part(name: str, content: bytes | tuple[str, bytes | None] | None, form: str, most: int) -> Iterator[str]:

@@ -26,7 +26,7 @@ from kstream.dstream.ports import services_of
 from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
-from kstream.secret import looks_secret
+from kstream.secret import SPARKS_NAMES, looks_secret
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint
 from kstream.spark.spark_context import (
     active_spark_context,
@@ -50,8 +50,6 @@ _OF_ONE_PROCESS = re.compile(
 )
 """Settings that are not stored: addresses and ids of one process, as in Spark's Checkpoint, and permissions for one start."""
 _REDACTION = "spark.redaction.regex"
-_REDACTED = r"(?i)secret|password|token|access[.]?key"
-"""Spark's default for the names of settings that it does not show."""
 C = TypeVar("C")
 
 
@@ -284,8 +282,8 @@ def storable_conf(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str
         ConfigurationError: `spark.redaction.regex` is not a regular expression of Python.
     """
     lasting = {key: value for key, value in settings.items() if not _OF_ONE_PROCESS.fullmatch(key)}
-    redacted = _redacted(lasting.get(_REDACTION, _REDACTED))
-    secret = {key for key, value in lasting.items() if key != _REDACTION and (looks_secret(key, value) or redacted.search(key))}
+    redacted = _redacted(lasting.get(_REDACTION, SPARKS_NAMES))
+    secret = {key for key, value in lasting.items() if key != _REDACTION and looks_secret(key, value, also=redacted)}
     return {key: value for key, value in lasting.items() if key not in secret}, sorted(secret)
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kstream_kafka.client.redaction import redact
+from kstream.secret import redact
 from kstream_kafka.errors import AuthenticationFailedError, BrokerUnreachableError, KafkaError, TlsFailedError
 
 GRACE_S = 1.0
@@ -131,20 +131,20 @@ class ConnectionWatch:
 
         Args:
             code: the name of the librdkafka error, for example `_ALL_BROKERS_DOWN`.
-            text: librdkafka's text, which normally begins with the broker's name and address.
+            text: librdkafka's text as it is, which normally begins with the broker's name and address: the diagnosis asks there.
         """
         if code == "_ALL_BROKERS_DOWN":
             self._all_down = True
-            self.last_error = self.last_error or text
+            self.last_error = self.last_error or redact(text)
             return
         name = _NAME.match(text)
         broker = name[1] if name else ""
-        error = self.last_error = redact(text)
+        self.last_error = redact(text)
         kind = _kind_of(code, text)
         if kind is None:
             self._refusals.pop(broker, None)
             return
-        error = _TIMING.sub("", error[name.end() :] if name else error)
+        error = _TIMING.sub("", redact(text[name.end() :] if name else text))
         known = self._refusals.get(broker)
         if known is not None and known.kind == kind:
             known.text, known.times = error, known.times + 1

@@ -26,6 +26,7 @@ from kstream_kafka.client.librdkafka import (
     map_error,
     new_client,
     request_topic_ids,
+    text_of,
 )
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import LogEnd, Subscription
@@ -457,7 +458,7 @@ class KafkaDriverClient:
         if codes <= UNKNOWN_TOPIC:
             topics = sorted({topic for topic, _ in failures})
             return self._unknown(topics, self._all_topics())
-        return LeaderNotAvailableError({p: error.str() for p, error in failures.items()}, retries)
+        return LeaderNotAvailableError({p: text_of(error) for p, error in failures.items()}, retries)
 
     def _unknown(self, missing: Sequence[str], known: Collection[str], searched_ms: int = 0) -> KafkaError:
         """Return the error for topics that the brokers do not show. Blocks; NotAuthorizedError for a topic that they hide.

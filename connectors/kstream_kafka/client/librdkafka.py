@@ -18,9 +18,10 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, TopicCollection
 
+from kstream.secret import redact
 from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import RedactionFilter, redact
+from kstream_kafka.client.redaction import RedactionFilter
 from kstream_kafka.client.secrets import read_secrets
 from kstream_kafka.errors import AuthenticationFailedError, GroupNotEmptyError, KafkaConfigError, KafkaError, NotAuthorizedError
 
@@ -66,6 +67,11 @@ GROUP_ERRORS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._M
 """Errors of consumer groups. The consumers join no group, but librdkafka looks for a coordinator nevertheless."""
 
 
+def text_of(error: ClientError | KafkaException) -> str:
+    """Return the text of an error of librdkafka without secrets. No other function asks such an error for its text. Any thread."""
+    return redact(error.str() if isinstance(error, ClientError) else str(error))
+
+
 def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
     """Return the connector's error for a broker's answer that a retry cannot change. Pure.
 
@@ -80,7 +86,7 @@ def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, gr
         NotAuthorizedError for a missing ACL, GroupNotEmptyError for a commit that only members of the group may send, otherwise a
         KafkaError with the redacted reason.
     """
-    code, reason = error.code(), redact(error.str())
+    code, reason = error.code(), text_of(error)
     if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
         return NotAuthorizedError(bootstrap, "READ" if group else operation, "topic", topic, reason)
     if code == ClientError.GROUP_AUTHORIZATION_FAILED:
@@ -154,7 +160,7 @@ def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
         return kind(dict(settings), logger=client_log)
     except KafkaException as e:
         error: ClientError = e.args[0]
-        reason = redact(error.str())
+        reason = text_of(error)
     if error.code() == ClientError.SASL_AUTHENTICATION_FAILED:
         raise AuthenticationFailedError(bootstrap, "SASL", "OAUTHBEARER", reason, "Check your function oauth_cb.")
     if "No provider for SASL mechanism" in reason:

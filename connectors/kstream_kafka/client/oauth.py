@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kstream_kafka.client.redaction import add_secret, redact
+from kstream.secret import add_secret, redact
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
 
 KEY = "oauth_cb"

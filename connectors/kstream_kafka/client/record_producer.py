@@ -15,9 +15,9 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, new_client
+from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, new_client, text_of
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import KafkaError, create_command
 
 FLUSH_S = 70.0
@@ -130,11 +130,11 @@ class RecordProducer:
 
     def _on_error(self, error: Any) -> None:
         """Note an error of the connections. confluent_kafka calls it within `send` and `flush`."""
-        self._trouble = redact(error.str())
+        self._trouble = text_of(error)
 
     def _reason(self, error: Any, topic: str, is_placed: bool) -> str:
         """Return why a record of a topic was not stored, with what to do. `is_placed`: its partition was given."""
-        code, said = error.code(), redact(error.str())
+        code, said = error.code(), text_of(error)
         if code in (ClientError.TOPIC_AUTHORIZATION_FAILED, ClientError.CLUSTER_AUTHORIZATION_FAILED):
             hint = "Allow it the operation WRITE on the topic"
             return f"{topic}: Kafka at {self._bootstrap} does not let this user write to it ({said}). {hint}"

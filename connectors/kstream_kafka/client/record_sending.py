@@ -8,9 +8,9 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import new_client
+from kstream_kafka.client.librdkafka import new_client, text_of
 from kstream_kafka.client.ports import Encoded, Settings
-from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import KafkaError
 
 FLUSH_S = 130.0
@@ -110,7 +110,7 @@ class IdempotentProducer:
 
     def send_all(self, records: Iterable[Encoded]) -> None:
         """Add records. Blocks while the queue is full. KafkaError if the producer cannot take one of them."""
-        send_all(self._producer, records, lambda topic, error: self._failed(topic, redact(error.str())))
+        send_all(self._producer, records, lambda topic, error: self._failed(topic, text_of(error)))
 
     def flush(self) -> None:
         """Wait until each record is stored. KafkaError if one of them is not."""
@@ -121,7 +121,7 @@ class IdempotentProducer:
             raise KafkaError(f"{unanswered} records have had no answer: {self._trouble}")
 
     def _on_delivery(self, error: Any, message: Any) -> None:
-        reason = redact(error.str())
+        reason = text_of(error)
         is_large = error.code() == ClientError.MSG_SIZE_TOO_LARGE
         self._failures.append((too_large if is_large else self._failed)(message.topic(), reason).message)
 
@@ -131,4 +131,4 @@ class IdempotentProducer:
 
     def _on_error(self, error: Any) -> None:
         """Note an error of the connections. confluent_kafka calls it within other calls."""
-        self._trouble = redact(error.str())
+        self._trouble = text_of(error)

@@ -1,17 +1,17 @@
-"""Redaction: keeps the secrets of this process's Kafka parameters out of error messages and log lines.
+"""Redaction: which Kafka parameters are no secrets, and what keeps the others out of messages and log lines (`kstream.secret`).
 
-Each client calls `add_secrets` with its settings before it is created. All text that comes from librdkafka or from a user's callback goes
-through `redact`. Only parameters on the allow-list `NOT_SECRET` may be shown or stored, whatever their names look like.
+The settings of each client are given to `add_secrets` before it is created. Errors of librdkafka are told by `librdkafka.text_of`, the log
+by loggers with a RedactionFilter, and the text of a user's callback by `redact`. Only parameters on the allow-list `NOT_SECRET` may be
+shown or stored, whatever their names look like.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+
+from kstream.secret import REDACTED, looks_secret, redact
 
 
 def property_names(text: str) -> frozenset[str]:
@@ -38,45 +38,6 @@ NOT_SECRET = property_names(
 )
 """Properties that can hold no secret. They may be shown, and stored with a checkpoint. All others are redacted, and never stored."""
 
-REDACTED = "[hidden]"
-SHORTEST = 4
-"""The shortest value that is redacted, in characters. Shorter ones would redact half of each text, and no secret is so short."""
-
-_SUSPECT = re.compile(r"-----|\n|://[^/\s]*@")
-LONG = 8
-"""Values of this length (in characters) or more are redacted inside of words too."""
-_WORDS = frozenset({"true", "false", "none", "hidden"})
-"""Values that are never redacted: they reveal nothing, and texts need them. The last one is part of `REDACTED` itself."""
-
-_USERINFO = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
-_VALUE = re.compile(r"=([^\s,;\"']+|\"[^\"]*\")")
-
-
-class _Secrets:
-    """The secrets of this process, and one pattern that finds them all; None while there are none. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._values: set[str] = set()
-        self.pattern: re.Pattern[str] | None = None
-
-    def add(self, values: Iterable[str]) -> None:
-        """Add secrets, except short values and those in _WORDS. Values that are already known cost little."""
-        new = {v for v in values if len(v) >= SHORTEST} - self._values - _WORDS
-        if new:
-            with self._lock:
-                self._values |= new
-                longest_first = sorted(self._values, key=len, reverse=True)
-                self.pattern = re.compile("|".join(map(_pattern_of, longest_first)))
-
-
-def _pattern_of(value: str) -> str:
-    """Return a pattern for the value. A short value matches only as a whole word: user `kafka` must not redact `kafka-1.example.org`."""
-    return re.escape(value) if len(value) >= LONG else rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\w)"
-
-
-_secrets = _Secrets()
-
 
 def is_public(key: str, value: Any) -> bool:
     """Return whether a setting may be shown and stored: its name is in NOT_SECRET, and its value holds no secret. Pure.
@@ -85,26 +46,7 @@ def is_public(key: str, value: Any) -> bool:
         key: the name of the setting.
         value: its value. A key in PEM form, a URL with a user, and anything but a string or a number are taken for secrets.
     """
-    return key in NOT_SECRET and isinstance(value, str | int | float) and not _SUSPECT.search(str(value))
-
-
-def add_secrets(settings: Mapping[str, Any]) -> None:
-    """Redact the values of these settings from now on, except public ones. Cheap for settings that are already known. Any thread."""
-    for key, value in settings.items():
-        if isinstance(value, str) and not is_public(key, value):
-            _secrets.add(_parts(value))
-
-
-def add_secret(secret: str) -> None:
-    """Redact this value from now on, for example a token. Any thread."""
-    _secrets.add([secret])
-
-
-def redact(text: str) -> str:
-    """Return the text without known secrets, and without user names and passwords in URLs. Any thread."""
-    if _secrets.pattern is not None:
-        text = _secrets.pattern.sub(REDACTED, text)
-    return _USERINFO.sub(REDACTED, text)
+    return isinstance(value, str | int | float) and not looks_secret(key, str(value), public=NOT_SECRET)
 
 
 def redacted(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,16 +73,3 @@ class RedactionFilter(logging.Filter):
         if safe != text:
             record.msg, record.args = safe, None
         return True
-
-
-def _parts(value: str) -> list[str]:
-    """Return the value, and its parts that a text may show alone: lines, the values of `key=value` parts, the password of a URL."""
-    found = [value, *(line for line in value.splitlines() if not line.startswith("-----"))]
-    found += [part.strip('"') for part in _VALUE.findall(value)]
-    if "://" in value:
-        try:
-            password = urlsplit(value).password
-        except ValueError:
-            password = None
-        found += [password, unquote(password)] if password else []
-    return found

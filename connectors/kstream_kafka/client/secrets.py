@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kstream.secret import add_secrets, redact
 from kstream_kafka.client import oauth
-from kstream_kafka.client.redaction import Properties, add_secrets, property_names, redact
+from kstream_kafka.client.redaction import NOT_SECRET, Properties, property_names
 from kstream_kafka.errors import KafkaConfigError
 
 SECRET = property_names(
@@ -103,7 +104,7 @@ def read_secrets(settings: Mapping[str, Any]) -> Properties:
         KafkaConfigError: a source cannot be read.
     """
     values = {key: value.read() if isinstance(value, SecretSource) else value for key, value in settings.items()}
-    add_secrets(values)
+    add_secrets(values, NOT_SECRET)
     return Properties(values)
 
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
-from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, map_error, new_client
+from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, map_error, new_client, text_of
 from kstream_kafka.client.ports import Settings
-from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError
 
 LEADERS_S = 2.0
@@ -86,7 +86,7 @@ class TopicReader:
             try:
                 return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)[1]
             except KafkaException as e:
-                self._trouble = redact(str(e))
+                self._trouble = text_of(e)
                 return None
 
     def close(self) -> None:
@@ -140,10 +140,11 @@ class TopicReader:
     def _on_event(self, error: ClientError, topic: str) -> None:
         """Note an error after which the client goes on; raise a KafkaError for another one."""
         if error.code() in UNREACHABLE | LEADER_CHANGING | GROUP_ERRORS or (error.retriable() and not error.fatal()):
-            self._trouble = redact(error.str())
+            self._trouble = text_of(error)
             return
         if error.code() in (ClientError._AUTO_OFFSET_RESET, ClientError.OFFSET_OUT_OF_RANGE, ClientError._LOG_TRUNCATION):
-            raise KafkaError(f"{topic}: an offset that was there is gone: {redact(error.str())}", reason=redact(error.str()))
+            reason = text_of(error)
+            raise KafkaError(f"{topic}: an offset that was there is gone: {reason}", reason=reason)
         raise map_error(error, self._bootstrap, "READ", topic, "")
 
     def _learn_leaders(self, topic: str) -> None:
@@ -153,9 +154,9 @@ class TopicReader:
                 self._consumer.list_topics(topic, timeout=LEADERS_S)
                 self._known.add(topic)
             except KafkaException as e:
-                self._trouble = redact(str(e))
+                self._trouble = text_of(e)
 
     def _on_error(self, error: ClientError) -> None:
         """Note an error of the connections. confluent_kafka calls it within other calls."""
         if error.code() not in GROUP_ERRORS:
-            self._trouble = redact(error.str())
+            self._trouble = text_of(error)

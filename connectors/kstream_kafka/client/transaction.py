@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNREACHABLE, map_error, new_client
+from kstream_kafka.client.librdkafka import UNREACHABLE, map_error, new_client, text_of
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.record_sending import send, send_all, too_large
-from kstream_kafka.client.redaction import Properties, redact
+from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, NotAuthorizedError, ProducerFencedError
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ class Transaction:
             self._has_begun = False  # an abort could meet a commit that is on its way
             if isinstance(error := self._error(e.args[0], "the transaction could not be committed"), ProducerFencedError):
                 raise error from e
-            raise CommitUnknownError(self._id, redact(e.args[0].str())) from e
+            raise CommitUnknownError(self._id, text_of(e.args[0])) from e
         except FutureTimeoutError as e:
             self._has_begun = False
             raise CommitUnknownError(self._id, self._trouble or "no answer in time") from e
@@ -198,7 +198,7 @@ class Transaction:
                 self._producer.begin_transaction()
             except KafkaException as e:
                 error = e.args[0]
-        code, reason = error.code(), redact(error.str())
+        code, reason = error.code(), text_of(error)
         if code in _FENCED:
             return ProducerFencedError(self._id, reason)
         if code == ClientError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
@@ -217,7 +217,7 @@ class Transaction:
 
     def _on_error(self, error: ClientError) -> None:
         """Note an error of the connections. confluent_kafka calls it within other calls."""
-        self._trouble = redact(error.str())
+        self._trouble = text_of(error)
 
 
 def check_properties(settings: Settings, timeout_ms: int) -> None:

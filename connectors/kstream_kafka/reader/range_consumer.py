@@ -25,10 +25,10 @@ from kstream_kafka.client.librdkafka import (
     map_error,
     new_client,
     request_topic_ids,
+    text_of,
 )
 from kstream_kafka.client.params import CONSUMER
 from kstream_kafka.client.ports import FetchErrorKind, Settings
-from kstream_kafka.client.redaction import redact
 from kstream_kafka.client.secrets import ClientSecrets
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, KafkaError
 
@@ -206,7 +206,7 @@ class KafkaRangeConsumer:
         try:
             return request_topic_ids(self._admin, topics, TOPIC_IDS_S)
         except KafkaException as e:
-            reason = redact(e.args[0].str())
+            reason = text_of(e.args[0])
             if e.args[0].code() in UNREACHABLE:
                 raise BrokerUnreachableError(self._bootstrap, round(TOPIC_IDS_S * 1000), reason) from e
             raise KafkaError(f"the ids of the topics {sorted(topics)} could not be read from the brokers: {reason}", reason=reason) from e

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kstream.offsets.offset_range import Partition
+from kstream_kafka.client.librdkafka import text_of
 from kstream_kafka.client.params import bulk
 from kstream_kafka.client.ports import DriverClient, FetchErrorKind, RangeConsumer, Settings
-from kstream_kafka.client.redaction import redact
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.errors import KafkaConfigError, KafkaError
 from kstream_kafka.reader.decoding import key_values
@@ -163,7 +163,7 @@ class GroupReader:
             chunk.out_of_range.append(where)
         elif kind is FetchErrorKind.FATAL:
             topic, number = where
-            reason = redact(str(event.error()))
+            reason = text_of(event.error())
             raise KafkaError(f"{topic}-{number} cannot be read any more: {reason}", topic=topic, partition=number, reason=reason)
 
     def close(self) -> None:

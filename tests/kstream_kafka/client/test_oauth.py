@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kstream_kafka.client.oauth import TokenCallback
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.redaction import redact
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
 from kstream_kafka.reader.consumer_cache import settings_key
 
+from kstream.secret import redact
 from kstream.spark.spark_context import dump_functions, load_functions
 
 

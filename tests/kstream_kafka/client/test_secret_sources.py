@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError
 from kstream_kafka import KafkaUtils
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import FetchErrorKind, LogEnd
-from kstream_kafka.client.redaction import redact
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import ClientSecrets, SecretSource, read_secrets
 from kstream_kafka.errors import AuthenticationFailedError, KafkaConfigError
@@ -24,6 +23,7 @@ from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 
 from kstream.context.recovery import check_functions
 from kstream.errors import NotSerializableError
+from kstream.secret import redact
 from kstream.spark.spark_context import dump_functions, load_functions
 from tests.kstream_kafka.fakes import FakeClient, FakeHost, Message
 

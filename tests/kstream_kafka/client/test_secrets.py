@@ -15,7 +15,7 @@ from kstream_kafka import KafkaUtils, OffsetRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.librdkafka import client_log
 from kstream_kafka.client.params import COMMON, CONSUMER, PRODUCER, KafkaParams, bulk, small
-from kstream_kafka.client.redaction import NOT_SECRET, add_secrets, is_public, redact
+from kstream_kafka.client.redaction import NOT_SECRET, is_public
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
@@ -23,6 +23,7 @@ from kstream_kafka.reader.range_task import RangeReads
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import ConsumerStrategies, subscription
 
+from kstream.secret import add_secrets, redact
 from tests.kstream_kafka.fakes import FakeHost
 
 PLANTED = "pl4nt3d-s3cr3t"
@@ -172,7 +173,8 @@ def test_librdkafka_at_its_most_talkative_shows_no_secret_in_logs_and_errors(giv
 
 def test_a_secret_is_hidden_whole_by_line_and_as_part():
     add_secrets(
-        {"ssl.key.pem": "-----BEGIN X-----\nbase64line1\nbase64line2\n", "sasl.oauthbearer.config": "principal=him lifeSeconds=3600"}
+        {"ssl.key.pem": "-----BEGIN X-----\nbase64line1\nbase64line2\n", "sasl.oauthbearer.config": "principal=him lifeSeconds=3600"},
+        NOT_SECRET,
     )
     assert redact("got base64line2 and 3600 and -----BEGIN X-----") == "got [hidden] and [hidden] and -----BEGIN X-----"
     assert redact("http://me:word@host/x?y") == "http://[hidden]@host/x?y"
@@ -180,19 +182,20 @@ def test_a_secret_is_hidden_whole_by_line_and_as_part():
 
 def test_a_secret_that_begins_with_another_one_is_hidden_to_its_end():
     """A password made of the user's name: were the shorter one redacted first, the rest of the password would stay."""
-    add_secrets({"sasl.username": "kafkauser", "sasl.password": "kafkauser-9f3a1c77"})
+    add_secrets({"sasl.username": "kafkauser", "sasl.password": "kafkauser-9f3a1c77"}, NOT_SECRET)
     assert redact("<kafkauser> <kafkauser-9f3a1c77>") == "<[hidden]> <[hidden]>"
 
 
 def test_the_password_of_a_url_is_hidden_as_it_is_written_there_and_as_it_is_read():
-    add_secrets({"sasl.oauthbearer.token.endpoint.url": "https://me:p%40ss%2Fw0rd9@idp/token"})
+    add_secrets({"sasl.oauthbearer.token.endpoint.url": "https://me:p%40ss%2Fw0rd9@idp/token"}, NOT_SECRET)
     assert redact("p%40ss%2Fw0rd9 is sent as p@ss/w0rd9") == "[hidden] is sent as [hidden]"
 
 
 def test_words_that_say_nothing_of_a_person_stay_readable():
-    add_secrets({"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca.pem", "enable.partition.eof": "true", "sasl.password": "abc"})
-    add_secrets({"sasl.username": "kafka"})
+    params = {"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca.pem", "enable.partition.eof": "true", "sasl.password": "abc"}
+    add_secrets(params, NOT_SECRET)
+    add_secrets({"sasl.username": "kafka"}, NOT_SECRET)
     assert redact("SASL_SSL /etc/ca.pem true abc kafka-1.example.org") == "SASL_SSL /etc/ca.pem true abc kafka-1.example.org"
-    add_secrets({"sasl.password": "hidden"})
+    add_secrets({"sasl.password": "hidden"}, NOT_SECRET)
     assert redact(redact("http://me:word@host")) == "http://[hidden]@host"
     assert redact('got "kafka", kafka.') == 'got "[hidden]", [hidden].'
