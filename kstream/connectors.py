@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from kstream.entry_points import COMMANDS, CONNECTORS, entry_points
@@ -130,6 +130,20 @@ class Finding:
     remedy: str = ""
 
 
+class NeededPackage(NamedTuple):
+    """A package that inputs need on the driver and on the executors, for `kstream doctor`.
+
+    Attributes:
+        name: what `pip install` calls it.
+        module: what is imported of it.
+        purpose: what it is for, as the beginning of a sentence: "To read Kafka".
+    """
+
+    name: str
+    module: str
+    purpose: str
+
+
 class ConnectorTools:
     """The tools of commands for inputs that read partitions of topics by offset. A connector offers a subclass.
 
@@ -148,6 +162,10 @@ class ConnectorTools:
     """Whether its inputs can leave single records out of a batch (`InputDStream.without`), for `kstream skip`."""
     worker_modules: Sequence[str] = ()
     """Modules that the tasks of its inputs import on the executors. A start on a cluster looks whether they can."""
+    packages: Sequence[NeededPackage] = ()
+    """Packages that its inputs need, the most important first."""
+    command_sections: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Its commands by their sections in the reference of all commands. A section that the core has gets them at its end."""
     client_loggers: Sequence[str] = ()
     """Loggers of client libraries that are silent by default. `--verbose` shows their messages."""
 

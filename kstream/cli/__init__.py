@@ -17,7 +17,7 @@ tells the reason (`exit_codes`); `--verbose` adds the traceback.
     kstream offsets      the offsets of the streams, and commands that set them; `import` takes those of Structured Streaming
     kstream replay       a second run of past batches, with their stored ranges
 
-Connectors add commands by entry points of group `kstream.cli`. `kstream audit`, `demo`, `dlq`, `produce`, `sink` and `tail` are Kafka's.
+Connectors add commands by entry points of group `kstream.cli`.
 All commands see inputs through the tools of their connectors (`kstream.connectors.ConnectorTools`, `kstream.cli.inputs`). The modules here
 import neither pyspark nor a connector; `run`, `replay` and `doctor --spark` import pyspark when they start.
 """

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from kstream import __version__
 from kstream.checkpoint.sign_of_life import SKEW_MS, read_sign
+from kstream.cli.inputs import tools
 from kstream.cli.terminal import INSTALL_SPARK, one_line
+from kstream.connectors import NeededPackage
 from kstream.errors import JavaNotFoundError, KStreamError, UnsupportedStoreError
 from kstream.spark.java import find_java_home, java_version
 from kstream.storage import FileStore, LocalFileStore, prepare_to_write
 from kstream.storage.file_store import SINGLE_WRITER
 
-PACKAGES = {"pyspark": "pyspark", "pyarrow": "pyarrow", "confluent-kafka": "confluent_kafka"}
-"""The packages whose versions matter, with the names of their modules."""
 LITTLE_BYTES, NO_BYTES = 1 << 30, 100 << 20
 """Free bytes below which a disk is a warning, and a failed check."""
 LITTLE_FILES = 10_000
@@ -70,10 +70,20 @@ def java_check(environ: Mapping[str, str] | None = None) -> Check:
     return Check("java", Verdict.OK, f"version {java_version(home)} in {home}")
 
 
+def modules_of_packages() -> dict[str, str]:
+    """Return the packages whose versions matter, with the names of their modules. Those of connectors come last."""
+    return {"pyspark": "pyspark", "pyarrow": "pyarrow", **{package.name: package.module for package in _of_connectors()}}
+
+
+def _of_connectors() -> list[NeededPackage]:
+    """Return the packages that the inputs of the installed connectors need."""
+    return [package for known in tools() for package in known.packages]
+
+
 def versions_here() -> dict[str, str]:
-    """Return the versions of Python, kstream and PACKAGES in this process. A missing package is left out."""
+    """Return the versions of Python, kstream and the packages that matter in this process. A missing package is left out."""
     found = {"python": platform.python_version(), "kstream": __version__}
-    for package in PACKAGES:
+    for package in modules_of_packages():
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -82,7 +92,7 @@ def versions_here() -> dict[str, str]:
 
 
 def versions_check(versions: Mapping[str, str]) -> Check:
-    """Check that the packages of a driver are installed. Pure.
+    """Check that the packages of a driver are installed.
 
     Args:
         versions: package → version, as of `versions_here`.
@@ -90,10 +100,9 @@ def versions_check(versions: Mapping[str, str]) -> Check:
     seen = ", ".join(f"{package} {version}" for package, version in versions.items())
     if "pyspark" not in versions:
         return Check("versions", Verdict.FAILED, f"{seen}; no pyspark", f"{INSTALL_SPARK} (or use the pyspark of your platform)")
-    if "confluent-kafka" not in versions:
-        return Check("versions", Verdict.WARNING, f"{seen}; no confluent-kafka", "To read Kafka: pip install confluent-kafka")
-    if "pyarrow" not in versions:
-        return Check("versions", Verdict.WARNING, f"{seen}; no pyarrow", "To read Kafka as DataFrames: pip install pyarrow")
+    for package in _of_connectors():
+        if package.name not in versions:
+            return Check("versions", Verdict.WARNING, f"{seen}; no {package.name}", f"{package.purpose}: pip install {package.name}")
     return Check("versions", Verdict.OK, seen)
 
 

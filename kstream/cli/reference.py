@@ -12,34 +12,40 @@ from collections.abc import Iterator, Sequence
 import click
 
 from kstream.cli import main
-from kstream.cli.inputs import connection_options
+from kstream.cli.inputs import connection_options, tools
 
-GROUPS = {
+_OWN_SECTIONS: dict[str, tuple[str, ...]] = {
     "Run a job": ("run", "stop", "replay"),
     "Look at a job": ("status", "page", "doctor", "lag", "checkpoint", "history", "ledger"),
     "Offsets": ("offsets",),
-    "Records": ("peek", "skip", "dlq", "produce", "tail"),
-    "Exactly-once outputs": ("sink", "audit"),
-    "A first look": ("demo",),
+    "Records": ("peek", "skip"),
 }
-"""The commands by what they are for, as the page shows them."""
 CONNECTION = "Options of a connection"
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the commands by what they are for, as the page shows them: those of the core, then those of the connectors."""
+    found = {title: list(names) for title, names in _OWN_SECTIONS.items()}
+    for known in tools():
+        for title, names in known.command_sections.items():
+            found.setdefault(title, []).extend(names)
+    return found
 
 
 def markdown_reference() -> str:
     """Return the reference as Markdown: a list of all commands, the options of a connection, and each command. Imports the connectors."""
     context = click.Context(main, info_name="kstream")
-    sections = [_overview(context), f"## {CONNECTION}\n\n{_table(_connection_parameters(), context)}"]
-    for title, names in GROUPS.items():
-        sections.append(f"## {title}")
-        sections += [_command(inner) for name in names for inner in _leaves(context, name)]
-    return "\n\n".join(sections)
+    parts = [_overview(context), f"## {CONNECTION}\n\n{_table(_connection_parameters(), context)}"]
+    for title, names in sections().items():
+        parts.append(f"## {title}")
+        parts += [_command(inner) for name in names for inner in _leaves(context, name)]
+    return "\n\n".join(parts)
 
 
 def _overview(context: click.Context) -> str:
     """Return a table of all commands with their first sentences."""
     rows = ["| command | |", "|---|---|"]
-    for names in GROUPS.values():
+    for names in sections().values():
         for inner in (inner for name in names for inner in _leaves(context, name)):
             first = _help(inner.command).split("\n\n")[0]
             rows.append(f"| [`{inner.command_path}`](#{inner.command_path.replace(' ', '-')}) | {_cell(first)} |")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kstream.cli.checks import PACKAGES, Check, Verdict
+from kstream.cli.checks import Check, Verdict, modules_of_packages
 from kstream.cli.terminal import count, one_line
 from kstream.conf import parse_bool
 from kstream.spark.executor_questions import CHECKPOINT, OF_CHECKPOINT, Answer, ExecutorQuestions
@@ -39,7 +39,7 @@ def executors_checks(
     from kstream.spark.executor_check import ask_executors
 
     try:
-        told: list[Told] = ask_executors(sc, _probe(dict(PACKAGES), cloudpickle.dumps(questions or ExecutorQuestions())))
+        told: list[Told] = ask_executors(sc, _probe(modules_of_packages(), cloudpickle.dumps(questions or ExecutorQuestions())))
     except TimeoutError as e:
         remedy = "See the page of the master: which workers it has, and which applications hold them."
         return [Check("executors", Verdict.FAILED, str(e), remedy), socket_check(sc)]

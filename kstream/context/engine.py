@@ -243,6 +243,10 @@ class Engine:
         """Return the policy of each input for a record that fails, by stream id. Any thread."""
         return {stream.id: stream.errors_policy for stream in self._graph.active_inputs()}
 
+    def tasks_settings(self) -> dict[int, str]:
+        """Return the setting by which small ranges share tasks, of each input that has one, by stream id. Any thread."""
+        return {stream.id: stream.tasks_setting for stream in self._graph.active_inputs() if stream.tasks_setting}
+
     def receivers(self) -> dict[int, str]:
         """Return the name of each receiver, whether it has ever started or not, by stream id. Any thread."""
         streams = (stream for stream in self._graph.active_inputs() if isinstance(stream, ReceiverInputDStream))

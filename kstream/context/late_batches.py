@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 
 from kstream.batch import BatchInfo
 from kstream.batch_time import Duration
@@ -16,7 +16,6 @@ from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
 logger = logging.getLogger(__name__)
 IN_A_ROW = 5
-MAX_TASKS = "spark.streaming.kstream.kafka.maxTasks"
 _TASKS_PER_CORE = 4
 _FEW_RECORDS = 1000
 """Records of a task below which its fixed cost (milliseconds, as for any Python task) is more than that of its records."""
@@ -29,9 +28,11 @@ class LateBatches(StreamingListener):
         interval: the batch interval.
         settings: those of the context.
         cores: cores() returns how many tasks Spark runs at a time. Called when batches are late, and not before.
+        tasks_settings: stream id → the setting by which small ranges of the input share tasks, for the inputs that have one.
     """
 
-    def __init__(self, interval: Duration, settings: Settings, cores: Callable[[], int]) -> None:
+    def __init__(self, interval: Duration, settings: Settings, cores: Callable[[], int], tasks_settings: Mapping[int, str]) -> None:
+        self._tasks_settings = tasks_settings
         self._interval = interval
         self._settings = settings
         self._cores = cores
@@ -45,12 +46,14 @@ class LateBatches(StreamingListener):
         if self._warned or delay is None or info.tries > 1:
             return
         self._delays.append(delay)
-        if not are_ever_later(self._delays, self._interval) or self._settings.get(MAX_TASKS):
+        if not are_ever_later(self._delays, self._interval):
             return
-        said = advice(kafka_ranges(info), info.numRecords(), self._cores())
-        if said is not None:
-            self._warned = True
-            logger.warning("batches wait ever longer, the last one %.1f s: %s", delay / 1000, said)
+        for (system, setting), tasks in tasks_of(info, self._tasks_settings).items():
+            said = None if self._settings.get(setting) else advice(system, setting, tasks, info.numRecords(), self._cores())
+            if said is not None:
+                self._warned = True
+                logger.warning("batches wait ever longer, the last one %.1f s: %s", delay / 1000, said)
+                return
 
 
 def are_ever_later(delays: Sequence[int], interval: Duration) -> bool:
@@ -64,23 +67,34 @@ def are_ever_later(delays: Sequence[int], interval: Duration) -> bool:
     return len(delays) == IN_A_ROW and rising and delays[0] > interval.milliseconds
 
 
-def kafka_ranges(info: BatchInfo) -> int:
-    """Return the number of ranges of Kafka in a batch. Each is a task, unless ranges share tasks. Pure."""
-    sources = info.inputs.values()
-    return sum(len(source.facts.get("offsets", ())) for source in sources if source.progress.description.startswith("Kafka["))
+def tasks_of(info: BatchInfo, tasks_settings: Mapping[int, str]) -> Mapping[tuple[str, str], int]:
+    """Return the number of ranges of a batch by system and setting. Each is a task, unless ranges share tasks. Pure.
+
+    Args:
+        info: the batch.
+        tasks_settings: stream id → the setting by which ranges share tasks.
+    """
+    tasks = Counter[tuple[str, str]]()
+    for source in info.inputs.values():
+        if setting := tasks_settings.get(source.stream_id):
+            system = source.progress.description.partition("[")[0]
+            tasks[system, setting] += len(source.facts.get("offsets", ()))
+    return tasks
 
 
-def advice(tasks: int, records: int, cores: int) -> str | None:
+def advice(system: str, setting: str, tasks: int, records: int, cores: int) -> str | None:
     """Return what to set, as a sentence; None if no setting is known to help. Pure.
 
     Args:
-        tasks: the tasks by which a batch reads Kafka.
+        system: the system that the batch reads.
+        setting: the setting that limits the tasks.
+        tasks: the tasks by which a batch reads it.
         records: the records of the batch.
         cores: how many tasks run at a time.
     """
     if tasks <= _TASKS_PER_CORE * cores or records >= _FEW_RECORDS * tasks:
         return None
     return (
-        f"a batch reads Kafka by {tasks} tasks of {records / tasks:.0f} records on average, and {cores} tasks run at a time. "
-        f"Set {MAX_TASKS}={cores * 2}: small ranges then share tasks"
+        f"a batch reads {system} by {tasks} tasks of {records / tasks:.0f} records on average, and {cores} tasks run at a time. "
+        f"Set {setting}={cores * 2}: small ranges then share tasks"
     )

@@ -61,8 +61,10 @@ class Observers:
         self._executors = executors
         self.progress = ProgressListener(interval, application)
         self.collector = StatusCollector(application, interval, clock)
-        for listener in self.progress, self.collector, BatchLines(interval), LateBatches(interval, settings, parallelism):
+        for listener in self.progress, self.collector, BatchLines(interval):
             bus.add(listener)
+        self._bus = bus
+        self._late_batches = partial(LateBatches, interval, settings, parallelism)
         self._metrics = None if settings.get(METRICS_PORT) is None else _metrics_system(settings, bus)
         self._ui = _ui_system(settings, interval, clock, bus) if settings.get(UI_ENABLED) else None
         self._reporter: StatusReporter | None = None
@@ -94,6 +96,7 @@ class Observers:
             self._metrics.start(partial(self.status, engine), partial(_figures_of, engine, self._executors))
         if self._ui is not None:
             _start_ui(self._ui, partial(self.status, engine), engine, store, spark)
+        self._bus.add(self._late_batches(engine.tasks_settings()))
         self.collector.started(self.metrics_url, self.ui_url)
 
     def report(self, store: FileStore, engine: Engine, on_stop: Callable[[StopRequest], None]) -> None:

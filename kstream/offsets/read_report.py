@@ -1,7 +1,7 @@
 """The read report of a batch: how many records each range held, the ranges that were lost, and the record errors.
 
 A task fills a `ReadReport` while it reads, and sends it to the driver when it succeeds. There `ReadReportAccumulator` merges the reports of
-all tasks, attempts and jobs of a batch into one map. The keys are positions in Kafka, so merging is idempotent. The driver decides what
+all tasks, attempts and jobs of a batch into one map. The keys are positions in the log, so merging is idempotent. The driver decides what
 follows from a loss.
 """
 

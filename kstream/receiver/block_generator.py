@@ -397,7 +397,7 @@ class BlockGenerator:
             self._listener.onAddData(added, metadata)
 
     def _permitted(self, records: Iterable[Any]) -> list[Any]:
-        """Take a permit for each record, and return their list. Without a rate limit take none: each costs as much as a record of Kafka."""
+        """Take a permit for each record, and return their list. Without a rate limit take none: each costs as much as a record itself."""
         if self.getCurrentLimit() is None:
             return list(records)
         permitted: list[Any] = []

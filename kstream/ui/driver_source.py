@@ -387,7 +387,7 @@ def _lag_form(number: int, lag: LogLag, rate: int | None, now_ms: int) -> LagFor
 
 
 def _partition_order(form: PartitionLagForm) -> tuple[int, str]:
-    """Return the sort key of a partition: Kafka's have numbers."""
+    """Return the sort key of a partition: those of a log have numbers."""
     name = form["partition"]
     return (int(name) if name.isdecimal() else 0, name)
 

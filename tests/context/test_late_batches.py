@@ -6,11 +6,13 @@ import logging
 from typing import Any
 
 import pytest
+from kstream_kafka.planning.packing import MAX_TASKS
+from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Seconds, Time
-from kstream.conf import Settings
-from kstream.context.late_batches import MAX_TASKS, LateBatches, advice, are_ever_later
+from kstream.conf import ENTRIES, Settings
+from kstream.context.late_batches import LateBatches, advice, are_ever_later
 from kstream.listener import StreamingListenerBatchCompleted
 
 LATE = [2000, 3000, 4000, 5000, 6000]
@@ -19,7 +21,7 @@ LATE = [2000, 3000, 4000, 5000, 6000]
 def said(caplog: pytest.LogCaptureFixture, delays: list[int], partitions: int = 500, records: int = 2000, **facts: Any) -> list[str]:
     """The warnings of a context on two cores after batches with these delays."""
     settings = Settings({MAX_TASKS: facts.pop("max_tasks", "0")})
-    listener = LateBatches(Seconds(1), settings, lambda: 2)
+    listener = LateBatches(Seconds(1), settings, lambda: 2, facts.pop("tasks_settings", {0: MAX_TASKS}))
     known = {"offsets": [None] * partitions, "progress": {"description": facts.pop("description", "Kafka[Subscribe[t]]")}}
     for number, delay in enumerate(delays):
         info = BatchInfo(Time(number), {0: StreamInputInfo(0, records, known)}, 0, delay, delay + 9, {})
@@ -37,8 +39,8 @@ def test_late_batches_of_many_small_tasks_are_one_warning_with_setting_and_value
 
 @pytest.mark.parametrize(
     "other",
-    [{"max_tasks": "8"}, {"partitions": 8}, {"records": 500_000}, {"description": "rows of a table"}],
-    ids=["set already", "few tasks", "large tasks", "not Kafka"],
+    [{"max_tasks": "8"}, {"partitions": 8}, {"records": 500_000}, {"tasks_settings": {}}, {"tasks_settings": {1: MAX_TASKS}}],
+    ids=["set already", "few tasks", "large tasks", "an input without the setting", "another input has it"],
 )
 def test_where_the_setting_would_not_help_nothing_is_said(other: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     assert said(caplog, LATE, **other) == []
@@ -50,5 +52,10 @@ def test_batches_that_catch_up_or_are_hardly_late_are_no_reason(delays: list[int
 
 
 def test_the_cores_of_a_larger_cluster_make_other_bounds() -> None:
-    assert advice(500, 2000, 125) is None
-    assert "maxTasks=100" in str(advice(500, 2000, 50))
+    assert advice("Kafka", MAX_TASKS, 500, 2000, 125) is None
+    assert "maxTasks=100" in str(advice("Kafka", MAX_TASKS, 500, 2000, 50))
+
+
+def test_the_setting_of_an_input_exists() -> None:
+    assert DirectKafkaInputDStream.tasks_setting == MAX_TASKS
+    assert MAX_TASKS in {entry.key for entry in ENTRIES}

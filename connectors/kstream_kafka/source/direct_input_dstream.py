@@ -30,7 +30,7 @@ from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.errors import check_one_of
-from kstream_kafka.planning.packing import Packing
+from kstream_kafka.planning.packing import MAX_TASKS, Packing
 from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
 from kstream_kafka.planning.planner import checked_ends
 from kstream_kafka.source.committing_stream import CommittingInputDStream
@@ -77,6 +77,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
     operator = "Kafka direct stream"
     adapts_rate = True
     has_errors_policy = True
+    tasks_setting = MAX_TASKS
 
     def __init__(self, ssc: StreamHost, spec: StreamSpec, make_client: MakeClient | None = None, clock: Clock | None = None) -> None:
         """Create the stream and add it to the graph of its context. Sends no request.

@@ -10,9 +10,20 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from kstream.connectors import ConnectorTools, Finding, LogRecord, Partition, PlannedRange, ResetResult, UnreadableRange, stored_ranges
+from kstream.connectors import (
+    ConnectorTools,
+    Finding,
+    LogRecord,
+    NeededPackage,
+    Partition,
+    PlannedRange,
+    ResetResult,
+    UnreadableRange,
+    stored_ranges,
+)
 from kstream.errors import ConfigurationError
 from kstream_kafka.client.params import RENAMED
 
@@ -28,6 +39,13 @@ class KafkaTools(ConnectorTools):
     input_kind = "kafka-direct"
     leaves_out = True
     worker_modules = ("kstream_kafka.reader.range_consumer",)
+    packages = (
+        NeededPackage("confluent-kafka", "confluent_kafka", "To read Kafka"),
+        NeededPackage("pyarrow", "pyarrow", "To read Kafka as DataFrames"),
+    )
+    command_sections: Mapping[str, Sequence[str]] = MappingProxyType(
+        {"Records": ("dlq", "produce", "tail"), "Exactly-once outputs": ("sink", "audit"), "A first look": ("demo",)}
+    )
     client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
