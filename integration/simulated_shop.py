@@ -17,6 +17,7 @@ from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, Stream
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus, LastError
 from kstream.conf import Settings
+from kstream.context.settings_table import settings_table
 from kstream.listener import (
     StreamingListener,
     StreamingListenerBatchCompleted,
@@ -34,6 +35,7 @@ from kstream.testing import ManualClock
 from kstream.ui.decisions import Decisions
 from kstream.ui.driver_ledger import DriverLedger
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.settings import RETAINED_BATCHES
 from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
 
@@ -93,12 +95,13 @@ class SimulatedShop:
         self._free_ms = 0
         self._pending = PendingBatches()
         self._last_error: LastError | None = None
-        self._progress = StreamingJobProgressListener(INTERVAL_MS, self._settings.get("spark.streaming.ui.retainedBatches"))
+        self._progress = StreamingJobProgressListener(INTERVAL_MS, self._settings[RETAINED_BATCHES])
         self._lags = InputLags(lambda: self._pending.running | self._pending.held | self._pending.failed, None)
         self._decisions = Decisions(self._clock, lambda: self._rates)
         self._run()
         self.source = DriverSource(
             self._settings,
+            settings_table().entries,
             self._progress,
             self._decisions,
             DriverLedger(None, self._clock),

@@ -17,6 +17,7 @@ from integration.kafka_broker import KafkaBroker
 from integration.reading import Collected, running, wait_until
 from kstream import StreamingContext
 from kstream.cli import main
+from kstream.context.settings import RECOVERY_ALLOW
 from kstream.errors import TopicsChangedError
 
 RECORDS = 20
@@ -39,7 +40,7 @@ class Job:
     def context(self, topics: list[str], collected: Collected, allow: str = "") -> StreamingContext:
         ssc = StreamingContext(self._sc, 0.5)
         ssc.checkpoint(str(self.checkpoint))
-        ssc._settings.override("spark.streaming.kstream.recovery.allow", allow)
+        ssc._settings.override(RECOVERY_ALLOW, allow)
         params = {"bootstrap.servers": self._kafka.bootstrap, "auto.offset.reset": "earliest"}
         KafkaUtils.createDirectStream(ssc, topics, params, messageHandler=value_only).foreachRDD(collected)
         return ssc

@@ -21,7 +21,7 @@ import kstream.testing
 from integration.site_pages import COUNTED, SitePage, addresses_in_style, dead_links, is_foreign, read_page, read_site, target_of
 from kstream import DStream, StreamingContext, StreamingListener, errors, listener
 from kstream.cli import main
-from kstream.conf import ENTRIES
+from kstream.context.settings_table import settings_table
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -136,7 +136,7 @@ def test_the_search_has_every_page(site: dict[str, SitePage], directory: Path) -
 
 
 def test_every_setting_is_on_the_page_of_settings(site: dict[str, SitePage]) -> None:
-    assert [entry.key for entry in ENTRIES if entry.key not in site["settings.html"].text] == []
+    assert [entry.key for entry in settings_table().entries if entry.key not in site["settings.html"].text] == []
 
 
 def commands(command: click.Command, path: str) -> Iterator[str]:

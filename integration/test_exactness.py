@@ -10,7 +10,8 @@ import pytest
 from integration.exactness.campaign import PARTITIONS, Campaign, Kill
 from integration.kafka_broker import KafkaBroker
 from kstream import crash_point
-from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD, RETRIES
+from kstream.scheduler.retry_policy import HOLD
+from kstream.scheduler.settings import FAILED_BATCH, RETRIES
 
 
 @pytest.mark.timeout(600)
@@ -39,7 +40,7 @@ SETTINGS = {
 def test_a_killed_driver_whose_sink_refuses_batches_holds_later_ones_in_their_order(
     kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    settings = {FAILED_BATCH: HOLD, RETRIES: "5", "spark.streaming.concurrentJobs": "2"}
+    settings = {FAILED_BATCH.key: HOLD, RETRIES.key: "5", "spark.streaming.concurrentJobs": "2"}
     kills = [Kill(crash_point.RUNNING, nth=6), Kill(crash_point.JOB_DONE, nth=6)]
     campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, settings, refusals=2)
     verdict = campaign.run(kills)

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from integration.kafka_broker import Broker
 from integration.zookeeper_server import ZooKeeper
 from kstream import StreamingContext
+from kstream.context.settings import RECOVERY
 
 PLANTED = "pl4nt3d-s3cr3t"
 
@@ -30,7 +31,7 @@ class Job:
     def setup(self) -> StreamingContext:
         self.setups += 1
         ssc = StreamingContext(self.sc, 0.5)
-        ssc._settings.override("spark.streaming.kstream.recovery", self.recovery)
+        ssc._settings.override(RECOVERY, self.recovery)
         SEEN.append(set[Any]())
         KafkaUtils.createStream(ssc, *self.arguments).foreachRDD(note)
         return ssc

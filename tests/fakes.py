@@ -19,7 +19,7 @@ from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.offsets.read_report import ReadReportAccumulator
 from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
-from kstream.scheduler.planning_outage import TIMEOUT
+from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 from kstream.storage import FileStore
 
 INTERVAL = 1000
@@ -215,7 +215,7 @@ class FakeHost:
     """
 
     def __init__(self, conf: Mapping[str, str], interval_ms: int = INTERVAL) -> None:
-        self.settings = Settings(FakeConf({"spark.streaming.kstream.history": "0", TIMEOUT: "0", **conf}))
+        self.settings = Settings(FakeConf({"spark.streaming.kstream.history": "0", UNREACHABLE_TIMEOUT.key: "0", **conf}))
         self.graph = DStreamGraph(Duration(interval_ms))
         self.sparkContext: Any = FakeSparkContext()
         self.state_rdds = FakeStateRDDs()

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from kstream.conf import (
-    BY_KEY,
-    ENTRIES,
-    WITHOUT_EFFECT,
-    Settings,
-    check_settings,
-    markdown_tables,
-    parse_bool,
-    parse_seconds,
-    parse_time_ms,
-)
+from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
+from kstream.conf import KAFKA, ConfigEntry, Settings, parse_bool, parse_seconds, parse_time_ms, text_of
+from kstream.context.settings import GRACEFUL_STOP_TIMEOUT, RECOVERY_ALLOW
+from kstream.context.settings_table import settings_table
+from kstream.dstream.settings import UNPERSIST
 from kstream.errors import ConfigurationError
+from kstream.scheduler.settings import CONCURRENT_JOBS
 from tests.fakes import FakeConf
+
+TABLE = settings_table()
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted(path for folder in ("kstream", "connectors") for path in (ROOT / folder).rglob("settings.py"))
+
+
+def entries_in(path: Path) -> dict[str, ConfigEntry[object]]:
+    """The entries that a settings.py declares, by their constants."""
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("connectors."))
+    return {name: value for name, value in vars(module).items() if isinstance(value, ConfigEntry)}
+
+
+def declared_types(path: Path) -> dict[str, tuple[str, ...]]:
+    """The types of the values of a settings.py, as pyright reads them: constant → the names of its types."""
+    declared = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.AnnAssign)]
+    return {ast.unparse(node.target): tuple(ast.unparse(node.annotation)[len("ConfigEntry[") : -1].split(" | ")) for node in declared}
 
 
 @pytest.mark.parametrize(
@@ -49,16 +64,16 @@ def test_booleans_are_two_words_in_any_case() -> None:
 
 def test_an_unset_setting_has_its_default() -> None:
     settings = Settings(FakeConf())
-    assert {entry.key: settings.get(entry.key) for entry in ENTRIES} == {entry.key: entry.default for entry in ENTRIES}
+    assert [settings[entry] for entry in TABLE.entries] == [entry.default for entry in TABLE.entries]
 
 
 def test_a_source_whose_values_are_given_is_not_asked_for_a_setting() -> None:
     """A SparkConf calls the JVM for each key, and a batch reads ten settings."""
     settings = Settings(FakeConf({"spark.streaming.concurrentJobs": "3"}), {"spark.streaming.concurrentJobs": "2"})
-    assert settings.get("spark.streaming.concurrentJobs") == 2
-    assert settings.get("spark.streaming.unpersist") is True
-    settings.override("spark.streaming.unpersist", "false")
-    assert settings.get("spark.streaming.unpersist") is False
+    assert settings[CONCURRENT_JOBS] == 2
+    assert settings[UNPERSIST] is True
+    settings.override(UNPERSIST, "false")
+    assert settings[UNPERSIST] is False
 
 
 def test_a_set_value_is_parsed_by_its_kind() -> None:
@@ -72,41 +87,61 @@ def test_a_set_value_is_parsed_by_its_kind() -> None:
             }
         )
     )
-    assert settings.get("spark.streaming.concurrentJobs") == 2
-    assert settings.get("spark.streaming.unpersist") is False
-    assert settings.get("spark.streaming.gracefulStopTimeout") == 3000
-    assert settings.get("spark.streaming.checkpoint.directory") == "/c"
+    assert settings[CONCURRENT_JOBS] == 2
+    assert settings[UNPERSIST] is False
+    assert settings[GRACEFUL_STOP_TIMEOUT] == 3000
+    assert settings[CHECKPOINT_DIRECTORY] == "/c"
 
 
-@pytest.mark.parametrize("key", [entry.key for entry in ENTRIES if entry.kind != "str"])
-def test_a_value_that_does_not_parse_names_its_key(key: str) -> None:
+@pytest.mark.parametrize("entry", [entry for entry in TABLE.entries if entry.kind.name != "str"], ids=str)
+def test_a_value_that_does_not_parse_names_its_key(entry: ConfigEntry[object]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        Settings(FakeConf({key: "a lot"})).get(key)
-    assert key in str(caught.value) and "a lot" in str(caught.value)
-    assert (caught.value.facts["key"], caught.value.facts["value"]) == (key, "a lot")
+        Settings(FakeConf({entry.key: "a lot"}))[entry]
+    assert entry.key in str(caught.value) and "a lot" in str(caught.value)
+    assert (caught.value.facts["key"], caught.value.facts["value"]) == (entry.key, "a lot")
 
 
-def test_a_key_that_is_not_in_the_table_is_our_mistake() -> None:
-    with pytest.raises(KeyError):
-        Settings(FakeConf()).get("spark.streaming.nonsense")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_the_value_of_a_setting_has_the_type_that_its_room_declares(path: Path) -> None:
+    """`settings[ENTRY]` has the type of the entry, and pyright believes the declaration."""
+    entries, declared = entries_in(path), declared_types(path)
+    assert list(entries) == list(declared)
+    texts = {"bool": "true", "int": "7", "float": "0.5", "ms": "3s", "s": "60", "bytes": "1m", "str": "a word"}
+    for name, entry in entries.items():
+        value = Settings({entry.key: texts[entry.kind.name]})[entry]
+        assert declared[name] == (type(value).__name__, *(["None"] if entry.default is None else []))
+        assert entry.default is None or entry.kind.parse(text_of(entry.default)) == entry.default
 
 
-def test_keys_are_told_once_and_the_page_of_settings_is_that_of_the_code() -> None:
-    assert len(BY_KEY) == len(ENTRIES)
-    page = (Path(__file__).resolve().parent.parent / "docs" / "settings.md").read_text()
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_the_settings_of_a_room_know_nothing_of_the_room(path: Path) -> None:
+    """So each room may read the settings of a lower one, and the table may have those of all."""
+    found = [ast.unparse(node) for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert [line.partition(" import ")[0] for line in found] == ["from __future__", "from kstream.conf"]
+
+
+def test_each_setting_of_a_room_is_in_the_table_once_and_each_of_the_table_is_of_a_room() -> None:
+    declared = [*(entry.key for path in FILES for entry in entries_in(path).values()), *KAFKA]
+    assert sorted(declared) == sorted(entry.key for entry in TABLE.entries) == sorted(set(declared))
+    assert len(declared) > 80
+
+
+def test_the_page_of_settings_is_that_of_the_code() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
     tables = re.search(r"<!-- settings -->\n(.*?)\n<!-- /settings -->", page, re.DOTALL)
-    assert tables is not None and tables[1] == markdown_tables()
-    assert all(f"`{entry.key}`" in page for entry in ENTRIES)
+    assert tables is not None and tables[1] == TABLE.markdown()
+    printed = subprocess.run([sys.executable, "-m", "kstream.conf"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert printed.stdout == tables[1] + "\n"
 
 
 def test_an_option_of_a_command_wins_over_what_is_configured() -> None:
     settings = Settings({"spark.streaming.kstream.recovery.allow": "dropped:a"})
-    settings.override("spark.streaming.kstream.recovery.allow", "dropped:b")
-    assert settings.get("spark.streaming.kstream.recovery.allow") == "dropped:b"
+    settings.override(RECOVERY_ALLOW, "dropped:b")
+    assert settings[RECOVERY_ALLOW] == "dropped:b"
 
 
 def test_known_settings_and_settings_of_others_are_no_matter() -> None:
-    assert check_settings({"spark.streaming.unpersist": "false", "spark.executor.cores": "2", "spark.steaming.unpersist": "x"}) == []
+    assert TABLE.check({"spark.streaming.unpersist": "false", "spark.executor.cores": "2", "spark.steaming.unpersist": "x"}) == []
 
 
 @pytest.mark.parametrize(
@@ -120,11 +155,11 @@ def test_known_settings_and_settings_of_others_are_no_matter() -> None:
     ],
 )
 def test_a_misspelt_setting_is_a_warning_with_the_nearest_name(key: str, meant: str) -> None:
-    assert check_settings({key: "1"}) == [f"setting {key} is unknown and has no effect. Did you mean {meant!r}?"]
+    assert TABLE.check({key: "1"}) == [f"setting {key} is unknown and has no effect. Did you mean {meant!r}?"]
 
 
 def test_an_unknown_setting_like_no_other_has_no_silly_hint_and_its_value_is_not_told() -> None:
-    (warning,) = check_settings({"spark.streaming.kafka.sasl.password": "s3cret"})
+    (warning,) = TABLE.check({"spark.streaming.kafka.sasl.password": "s3cret"})
     assert warning == (
         "setting spark.streaming.kafka.sasl.password is unknown and has no effect. `python -m kstream.conf` lists the settings."
     )
@@ -132,14 +167,15 @@ def test_an_unknown_setting_like_no_other_has_no_silly_hint_and_its_value_is_not
 
 def test_settings_of_spark_without_effect_are_one_warning() -> None:
     values = {"spark.streaming.sessionByKey.deltaChainThreshold": "9", "spark.streaming.minRememberDuration": "2m"}
-    assert check_settings(values) == [
+    assert TABLE.check(values) == [
         "settings of Spark that have no effect in kstream: spark.streaming.minRememberDuration "
         "(use spark.streaming.fileStream.minRememberDuration), spark.streaming.sessionByKey.deltaChainThreshold"
     ]
-    assert not WITHOUT_EFFECT.keys() & BY_KEY.keys()
-    assert {new for new in WITHOUT_EFFECT.values() if new} <= BY_KEY.keys()
+    known = {entry.key for entry in TABLE.entries}
+    assert not TABLE.without_effect.keys() & known
+    assert {new for new in TABLE.without_effect.values() if new} <= known
 
 
 def test_a_value_that_cannot_be_read_is_found_though_nobody_has_asked_for_it() -> None:
     with pytest.raises(ConfigurationError, match=r"poll\.ms is 'soon'"):
-        check_settings({"spark.streaming.kafka.consumer.poll.ms": "soon"})
+        TABLE.check({"spark.streaming.kafka.consumer.poll.ms": "soon"})

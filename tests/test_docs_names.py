@@ -11,7 +11,7 @@ import pytest
 from kstream_kafka.zookeeper.receiver_settings import _NUMBERS
 
 from kstream import Receiver
-from kstream.conf import BY_KEY
+from kstream.context.settings_table import settings_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
@@ -20,6 +20,9 @@ OURS = ("spark.streaming.",)
 SETTING = re.compile(r"(?<![\w./])spark\.[a-zA-Z][\w.]*\w(\.\*)?")
 NO_SETTINGS = re.compile(r"spark\.streaming\.(kafka(010)?|listener|Seconds|StreamingContext)$|spark\.streaming$")
 """Packages and modules of Spark in code that is shown."""
+
+
+KNOWN = {entry.key for entry in settings_table().entries}
 
 
 def settings_named_in(page: Path) -> set[str]:
@@ -32,7 +35,7 @@ def test_every_setting_that_a_page_names_exists(page: Path) -> None:
     unknown = {
         key
         for key in settings_named_in(page)
-        if not (any(known.startswith(key[:-1]) for known in BY_KEY) if key.endswith(".*") else key in BY_KEY)
+        if not (any(known.startswith(key[:-1]) for known in KNOWN) if key.endswith(".*") else key in KNOWN)
     }
     assert unknown == set()
 

@@ -26,8 +26,8 @@ from kstream.listener import (
     StreamingListenerBus,
     StreamingListenerOutputOperationCompleted,
 )
-from kstream.metrics.metrics_server import PORT
 from kstream.metrics.metrics_system import MetricsSystem
+from kstream.metrics.settings import METRICS_PORT
 from kstream.metrics.streaming_source import EngineFigures
 from kstream.scheduler.input_lags import InputLags
 from kstream.storage import MemoryFileStore
@@ -91,7 +91,7 @@ def main() -> int:
     options = parser.parse_args()
     bus = StreamingListenerBus()
     lags = InputLags(set, None)
-    metrics = MetricsSystem(Settings({PORT: "0"}), bus)
+    metrics = MetricsSystem(Settings({METRICS_PORT.key: "0"}), bus)
     status = DriverStatus("bench", 1, "host", 1, 0, options.batches * 1000, Duration(1000))
     metrics.start(lambda: status, lambda: EngineFigures(lags=lags.lags()))
     bus.start()

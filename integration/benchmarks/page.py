@@ -26,6 +26,7 @@ from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import SystemClock
 from kstream.conf import Settings
 from kstream.context.progress import ProgressListener
+from kstream.context.settings_table import settings_table
 from kstream.listener import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
@@ -38,7 +39,7 @@ from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.progress import metadata_of
 from kstream.scheduler.input_lags import InputLags
 from kstream.ui.driver_source import DriverFigures, SparkLinks
-from kstream.ui.ui_server import PORT
+from kstream.ui.settings import UI_PORT
 from kstream.ui.ui_system import UiSystem
 
 ANSWER_LIMIT_MS = 200.0
@@ -139,7 +140,7 @@ class Driver:
 
 def page_of(driver: Driver) -> UiSystem:
     """A page over this driver."""
-    page = UiSystem(Settings({PORT: "0"}), Duration(1000), SystemClock(), driver.bus, "0")
+    page = UiSystem(Settings({UI_PORT.key: "0"}), settings_table().entries, Duration(1000), SystemClock(), driver.bus, "0")
     page.start(driver.status, driver.figures, dict, None, SparkLinks("local"))
     return page
 

@@ -37,6 +37,7 @@ from kstream import StreamingContext
 from kstream.dstream import ReceiverInputDStream
 from kstream.receiver import lines_of
 from kstream.spark.spark_context import make_spark_context
+from kstream.wal.settings import WRITE_AHEAD_LOG
 
 LINE = "x" * 99 + "\n"
 CHUNK_LINES = 10_000
@@ -158,7 +159,7 @@ def streaming(sc: Any, logged: bool) -> Generator[StreamingContext]:
     """A context whose first batch is far off."""
     with tempfile.TemporaryDirectory() as folder:
         ssc = StreamingContext(sc, 3600)
-        ssc._settings.override("spark.streaming.receiver.writeAheadLog.enable", str(logged).lower())
+        ssc._settings.override(WRITE_AHEAD_LOG, str(logged).lower())
         if logged:
             ssc.checkpoint(folder)
         try:

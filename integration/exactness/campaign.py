@@ -20,7 +20,8 @@ from integration.exactness.database import DIE_IN_WRITE
 from integration.exactness.sinks import breaches_of, places, repeats_of_the_naive
 from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
-from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD
+from kstream.scheduler.retry_policy import HOLD
+from kstream.scheduler.settings import FAILED_BATCH
 
 RANDOM, IN_WRITE = "random", "in-write"
 PARTITIONS = 2
@@ -90,7 +91,7 @@ class Campaign:
 
     def judged(self, fed: Mapping[int, int]) -> Verdict:
         """The verdict on what the drivers have made of so many records of each partition."""
-        holds = self.conf.get(FAILED_BATCH) == HOLD or bool(self.sink)  # the output to the sink is ordered
+        holds = self.conf.get(FAILED_BATCH.key) == HOLD or bool(self.sink)  # the output to the sink is ordered
         verdict = judge(self.directory, fed, round(self.interval * 1000), self.window, holds)
         if self.sink:
             verdict.breaches += breaches_of(self.sink, places(fed))

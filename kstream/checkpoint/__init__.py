@@ -3,6 +3,7 @@
 One idea: a batch has a plan, a small JSON record that is created before the first job starts, and never changed. So a restart
 runs a pending batch again with the same ranges. `names` lists the records. A file imports only files above it:
 
+    settings         the settings of checkpoints
     given_path       the checkpoint that `kstream run` was given
     names            the names of the records
     declared_types   whether what was made of a record has the types of its class

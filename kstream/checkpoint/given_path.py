@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
 from kstream.errors import ConfigurationError
 from kstream.storage.open import open_store, scheme_of
 
@@ -48,7 +49,7 @@ def check_directory(directory: str) -> None:
         if _place(directory) != _place(path):
             raise ConfigurationError(
                 f"the job sets the checkpoint {directory}, and `kstream run` has --checkpoint {path}: remove it from the job "
-                "(ssc.checkpoint, or spark.streaming.checkpoint.directory), or give it as --checkpoint",
+                f"(ssc.checkpoint, or {CHECKPOINT_DIRECTORY}), or give it as --checkpoint",
                 key="checkpoint",
                 value=directory,
             )

@@ -24,7 +24,7 @@ from kstream.connectors import NeededPackage
 from kstream.errors import JavaNotFoundError, KStreamError, UnsupportedStoreError
 from kstream.spark.java import find_java_home, java_version
 from kstream.storage import FileStore, LocalFileStore, prepare_to_write
-from kstream.storage.file_store import SINGLE_WRITER
+from kstream.storage.settings import SINGLE_WRITER
 
 LITTLE_BYTES, NO_BYTES = 1 << 30, 100 << 20
 """Free bytes below which a disk is a warning, and a failed check."""

@@ -134,10 +134,11 @@ def _make(setup: Callable[[], Any], path: str, allow: Sequence[str], submit: Sub
     """Make the context of the job, and send the file of the job to executors. Raises as `getOrCreate`."""
     from kstream.context import StreamingContext
     from kstream.context.factories import services_of_context
+    from kstream.context.settings import RECOVERY_ALLOW
 
     context = StreamingContext.getOrCreate(path, setup)
     if allow:
-        services_of_context(context).settings.override("spark.streaming.kstream.recovery.allow", ",".join(allow))
+        services_of_context(context).settings.override(RECOVERY_ALLOW, ",".join(allow))
     ship(setup, context, submit.modules)
     return context
 

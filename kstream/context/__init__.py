@@ -2,6 +2,8 @@
 
 One idea: this room puts the others together. The files:
 
+    settings             the settings of the start and the end of a context, and of its clock
+    settings_table       the table of all settings
     waiter               the end and the first error of a context, for which `awaitTermination` waits
     uncaught             how Python prints an error of the streams that nobody catches
     batch_lines          a line in the log for each batch

@@ -15,6 +15,7 @@ from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents, Meta
 from kstream.checkpoint.binding import INTERVAL
 from kstream.checkpoint.state_log import read_states
+from kstream.context.settings import RECOVERY_ALLOW
 from kstream.dstream import DStreamGraph
 from kstream.errors import IntervalChangedError
 from kstream.storage import FileStore
@@ -46,7 +47,7 @@ def with_interval_of(graph: DStreamGraph, store: FileStore, contents: LogContent
         ms = last.milliseconds
         raise _refused(
             f"{problem}. Use the stored interval. Or, to change the interval after batch {ms}, the last one: `kstream run "
-            f"--interval-changed-at {ms}`, or spark.streaming.kstream.recovery.allow={INTERVAL}{ms}. Offsets and states then continue, and "
+            f"--interval-changed-at {ms}`, or {RECOVERY_ALLOW}={INTERVAL}{ms}. Offsets and states then continue, and "
             f"windows begin anew: they contain only batches of {given}",
             store,
             meta,

@@ -13,6 +13,7 @@ from kstream.batch import StateCheckpoint
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.binding import WINDOW
 from kstream.checkpoint.state_log import newest_states, read_states
+from kstream.context.settings import RECOVERY_ALLOW
 from kstream.dstream import DStreamGraph
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.errors import WindowChangedError
@@ -83,7 +84,7 @@ def _refused(store: FileStore, words: Collection[str], stream: StatefulDStream, 
     return WindowChangedError(
         f"{store.url} has totals of {stream!r} over a window of {stored.window}, and its window is {stream.totals_window} now. What leaves "
         "the window could not be taken out of these totals. Put the old duration back, or start with a new checkpoint directory. Or, to "
-        f"begin the window anew: `kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join(words)}. It then has only the "
+        f"begin the window anew: `kstream run {option}`, or {RECOVERY_ALLOW}={','.join(words)}. It then has only the "
         "batches whose plans are still kept, and may be partial until it is filled.",
         path=store.url,
         stored_ms=stored.window.milliseconds,

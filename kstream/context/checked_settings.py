@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kstream import conf
 from kstream.batch_time import Duration, Seconds
+from kstream.conf import Settings
+from kstream.context.settings_table import settings_table
 from kstream.errors import ConfigurationError
 from kstream.public_call import refused
 from kstream.scheduler.executor_allocation_policy import allocation_policy
 
 
 def check_settings(values: Mapping[str, str]) -> list[str]:
-    """Check each setting of streaming (`kstream.conf.check_settings`), and those that must fit each other.
+    """Check each setting of streaming (`SettingsTable.check`), and those that must fit each other.
 
     Args:
         values: all settings of an application, also those of Spark.
@@ -24,8 +25,8 @@ def check_settings(values: Mapping[str, str]) -> list[str]:
     Raises:
         ConfigurationError: a setting cannot be read, or cannot work with the others.
     """
-    warnings = conf.check_settings(values)
-    allocation_policy(conf.Settings(values))
+    warnings = settings_table().check(values)
+    allocation_policy(Settings(values))
     return warnings
 
 

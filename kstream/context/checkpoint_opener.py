@@ -29,10 +29,12 @@ from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.measured import MeasuredBatches
 from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
 from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
+from kstream.checkpoint.settings import HISTORY
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.context.changed_interval import with_interval_of
 from kstream.context.changed_window import check_windows, may_have_changed
+from kstream.context.settings import RECOVERY_ALLOW
 from kstream.dstream import DStreamGraph, InputDStream
 from kstream.errors import (
     AlreadyExistsError,
@@ -164,7 +166,7 @@ class CheckpointOpener:
 
     def _allowed(self) -> list[str]:
         """Return the words of `spark.streaming.kstream.recovery.allow`."""
-        return [word.strip() for word in self._settings.get("spark.streaming.kstream.recovery.allow").split(",")]
+        return [word.strip() for word in self._settings[RECOVERY_ALLOW].split(",")]
 
     def _goes_on_from(self, newest: BatchPlan) -> bool:
         """Return whether the newest plan alone shows that this job may continue from the checkpoint."""
@@ -195,7 +197,7 @@ class CheckpointOpener:
             raise StreamVanishedError(
                 f"{self._store.url} has offsets of streams that feed no output of this job: {', '.join(lost)} (a number is the position of "
                 "a stream without a name). Put them back, under the name they had (DStream.setName). Or, to forget their offsets: "
-                f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join('dropped:' + name for name in lost)}. "
+                f"`kstream run {option}`, or {RECOVERY_ALLOW}={','.join('dropped:' + name for name in lost)}. "
                 f"The streams now:\n{binding.report()}",
                 path=self._store.url,
                 streams=lost,
@@ -212,7 +214,7 @@ class CheckpointOpener:
             raise OutputVanishedError(
                 f"{self._store.url} has pending batches for outputs that this job lacks: {', '.join(refused)}. Put them back, under the "
                 "name they had. Or, if these batches shall not be written there: "
-                f"`kstream run {option}`, or spark.streaming.kstream.recovery.allow={','.join(OUTPUT + name for name in refused)}.",
+                f"`kstream run {option}`, or {RECOVERY_ALLOW}={','.join(OUTPUT + name for name in refused)}.",
                 path=self._store.url,
                 outputs=refused,
             )
@@ -231,7 +233,7 @@ class CheckpointOpener:
             raise TopicsChangedError(
                 f"{self._store.url} seems to be the checkpoint of another job: {'; '.join(words[word] for word in refused)}. Start the job "
                 f"with its own checkpoint directory. Or, if it shall read other topics from now on: `kstream run {option}`, or "
-                f"spark.streaming.kstream.recovery.allow={','.join(refused)} (the stored offsets are kept for later).",
+                f"{RECOVERY_ALLOW}={','.join(refused)} (the stored offsets are kept for later).",
                 path=self._store.url,
                 streams=[word.removeprefix(TOPICS) for word in refused],
             )
@@ -283,7 +285,7 @@ class CheckpointOpener:
 
     def _history(self) -> Duration:
         """Return how long plans that no restart needs are kept."""
-        return Duration(self._settings.get("spark.streaming.kstream.history"))
+        return Duration(self._settings[HISTORY])
 
     def _with_interval(self, contents: LogContents) -> LogContents:
         """Return the contents with the batch interval of this job. IntervalChangedError if it differs and is not to be changed."""

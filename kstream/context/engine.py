@@ -18,10 +18,10 @@ from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.context.checkpoint_opener import CheckpointOpener, OpenedCheckpoint
 from kstream.context.restored_outputs import restore_outputs
+from kstream.context.settings import CLOCK_JUMP, GRACEFUL_STOP_TIMEOUT
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
-from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.dstream.state_files import StateFiles
 from kstream.errors import ConfigurationError, FencedError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
@@ -36,12 +36,20 @@ from kstream.scheduler.job_generator import PATIENCE_INTERVALS, run_each
 from kstream.scheduler.job_scheduler import JobEnvironment, check_concurrent_jobs
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.rate_estimator import create_rate_estimator
-from kstream.scheduler.retry_policy import FAILED_BATCH, HOLD, retry_policy
+from kstream.scheduler.retry_policy import HOLD, retry_policy
+from kstream.scheduler.settings import (
+    BACKPRESSURE_ENABLED,
+    CONCURRENT_JOBS,
+    FAILED_BATCH,
+    MAX_BATCH_FAILURES,
+    SKIP_EMPTY_BATCHES,
+    UNREACHABLE_TIMEOUT,
+)
 from kstream.scheduler.state_checkpointer import StateCheckpointer
 from kstream.storage import FileStore
+from kstream.wal.settings import WRITE_AHEAD_LOG
 
 logger = logging.getLogger(__name__)
-MAX_BATCH_FAILURES = "spark.streaming.kstream.maxBatchFailures"
 _CUT_S = 2.0
 """Seconds for each waiting phase of a stop that is not graceful, and for running jobs after a graceful stop that did not finish."""
 AN_HOUR_S = 3600.0
@@ -128,7 +136,7 @@ class Engine:
         self._callbacks = callbacks
         self._runtime = runtime
         self._retry = retry_policy(settings)
-        self._concurrent_jobs = check_concurrent_jobs(settings.get("spark.streaming.concurrentJobs"))
+        self._concurrent_jobs = check_concurrent_jobs(settings[CONCURRENT_JOBS])
         log_store = store if log_store is None else log_store
         self._opener = None if log_store is None else CheckpointOpener(log_store, graph, settings, clock)
         self._rate_controllers: Sequence[RateController] = ()
@@ -196,7 +204,7 @@ class Engine:
 
     def _jump(self, last_planned: Time) -> None:
         """Set a settable clock to the last planned batch plus `spark.streaming.manualClock.jump`: a test gives the downtime by it."""
-        jump = self._settings.get("spark.streaming.manualClock.jump")
+        jump = self._settings[CLOCK_JUMP]
         if jump is not None and isinstance(self._clock, SettableClock):
             self._clock.set_time(max(self._clock.time_ms(), last_planned.milliseconds + jump))
 
@@ -369,7 +377,7 @@ class Engine:
         batch intervals, and an hour for jobs that it has submitted.
         """
         soon = PATIENCE_INTERVALS * self._graph.batch_duration.seconds
-        said_ms = self._settings.get("spark.streaming.gracefulStopTimeout")
+        said_ms = self._settings[GRACEFUL_STOP_TIMEOUT]
         if said_ms is not None:
             return said_ms / 1000
         return soon if self._restart_runs_the_rest() else AN_HOUR_S
@@ -394,7 +402,7 @@ class Engine:
 
     def _why_the_rest_is_lost(self) -> str:
         """Return why no restart can run the unfinished work, and the remedy, for the log."""
-        longer = "Set a longer spark.streaming.gracefulStopTimeout"
+        longer = f"Set a longer {GRACEFUL_STOP_TIMEOUT}"
         if self._store is None:
             return f"there is no checkpoint directory. Set one (ssc.checkpoint). {longer}"
         lost = [stream for stream in self._graph.active_inputs() if not stream.outlives_driver]
@@ -406,12 +414,12 @@ class Engine:
 
     def _check_ordered_outputs(self) -> None:
         """Raise ConfigurationError if a batch of an ordered output may be given up."""
-        ordered, failures = self._ordered_outputs(), self._settings.get(MAX_BATCH_FAILURES)
+        ordered, failures = self._ordered_outputs(), self._settings[MAX_BATCH_FAILURES]
         if ordered and failures:
             raise ConfigurationError(
                 f"{MAX_BATCH_FAILURES} lets a batch be given up, but output {ordered[0]} writes each batch once and in order. Remove "
                 "the setting: the batch is tried again until it succeeds",
-                key=MAX_BATCH_FAILURES,
+                key=MAX_BATCH_FAILURES.key,
                 value=failures,
             )
 
@@ -437,8 +445,8 @@ class Engine:
             concurrent_jobs=self._concurrent_jobs,
             runtime=self._runtime,
             retry=retry,
-            unreachable_timeout_ms=self._settings.get("spark.streaming.kstream.unreachableTimeout"),
-            skip_empty_batches=self._settings.get("spark.streaming.kstream.skipEmptyBatches"),
+            unreachable_timeout_ms=self._settings[UNREACHABLE_TIMEOUT],
+            skip_empty_batches=self._settings[SKIP_EMPTY_BATCHES],
         )
         # The generator has the scheduler; the scheduler reaches the generator only by the callbacks below.
         self._scheduler = JobScheduler(
@@ -449,7 +457,7 @@ class Engine:
             self._scheduler,
             InputServices(self._bus.post, self._is_fenced, self._received or NoReceivedBlocks(), lifecycle.in_line, opened.last_batches),
             JobGeneratorCallbacks(self._callbacks.on_fenced, self._callbacks.on_exhausted, self._clean_received),
-            self._settings.get(MAX_BATCH_FAILURES),
+            self._settings[MAX_BATCH_FAILURES],
         )
 
     def _is_fenced(self) -> bool:
@@ -463,7 +471,7 @@ class Engine:
 
     def _make_rate_controllers(self) -> list[RateController]:
         """Make a RateController for each input that adapts its rate. ConfigurationError as `open`."""
-        backpressure, interval = self._settings.get("spark.streaming.backpressure.enabled"), self._graph.batch_duration
+        backpressure, interval = self._settings[BACKPRESSURE_ENABLED], self._graph.batch_duration
         return [
             RateController(stream, create_rate_estimator(self._settings, interval) if backpressure else None)
             for stream in self._graph.active_inputs()

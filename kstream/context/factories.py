@@ -16,6 +16,7 @@ from kstream.dstream.ports import StateRDDs
 from kstream.dstream.recipe import Recorder, on_workers, recorded
 from kstream.errors import ConfigurationError
 from kstream.files import FileFormat, FileSource, FixedRecords, TextLines, WatchedDirectory, WholeFile
+from kstream.files.settings import SPLIT_BYTES
 from kstream.receiver import Receiver, SocketReceiver, lines_of
 from kstream.spark.hadoop_directory import HadoopDirectory, default_file_system
 from kstream.spark.worker_rdd import WorkerRDD
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 T = TypeVar("T")
-SPLIT_BYTES = "spark.streaming.kstream.fileStream.splitBytes"
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class StreamFactories:
         scheme = scheme_of(directory)
         if not is_known(scheme) or (scheme == "" and not _local(default_file_system(self.sparkContext))):
             return HadoopDirectory(directory, self.sparkContext)
-        return WatchedDirectory(directory, self._services.settings.get(SPLIT_BYTES), partial(WorkerRDD, self.sparkContext))
+        return WatchedDirectory(directory, self._services.settings[SPLIT_BYTES], partial(WorkerRDD, self.sparkContext))
 
     # -- receivers
 

@@ -14,9 +14,12 @@ from kstream.context.batch_lines import BatchLines
 from kstream.context.engine import Engine
 from kstream.context.late_batches import LateBatches
 from kstream.context.progress import ProgressListener
+from kstream.context.settings_table import settings_table
 from kstream.context.status import StatusCollector, StatusReporter
 from kstream.errors import MissingDependencyError
 from kstream.listener import StreamingListenerBus
+from kstream.metrics.settings import METRICS_PORT
+from kstream.ui.settings import UI_ENABLED
 
 if TYPE_CHECKING:
     from kstream.checkpoint.driver_status import DriverStatus
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
     from kstream.ui.driver_source import DriverFigures
     from kstream.ui.ui_system import UiSystem
 
-METRICS_PORT = "spark.streaming.kstream.metrics.port"
-UI_ENABLED = "spark.streaming.kstream.ui.enabled"
 _NO_SPARK = "local"
 """The id of an application that does not run on Spark, which is a test's."""
 
@@ -65,8 +66,8 @@ class Observers:
             bus.add(listener)
         self._bus = bus
         self._late_batches = partial(LateBatches, interval, settings, parallelism)
-        self._metrics = None if settings.get(METRICS_PORT) is None else _metrics_system(settings, bus)
-        self._ui = _ui_system(settings, interval, clock, bus) if settings.get(UI_ENABLED) else None
+        self._metrics = None if settings[METRICS_PORT] is None else _metrics_system(settings, bus)
+        self._ui = _ui_system(settings, interval, clock, bus) if settings[UI_ENABLED] else None
         self._reporter: StatusReporter | None = None
         self._ended: str | None = None
 
@@ -175,7 +176,7 @@ def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: Stream
     from kstream.ui.ui_system import UiSystem
 
     version = str(import_module("kstream").__version__)  # by its name: the root of the package knows rooms above this one
-    return UiSystem(settings, interval, clock, bus, version)
+    return UiSystem(settings, settings_table().entries, interval, clock, bus, version)
 
 
 def _start_ui(ui: UiSystem, status: Callable[[], DriverStatus], engine: Engine, store: FileStore | None, spark: SparkUi | None) -> None:

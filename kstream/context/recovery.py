@@ -21,6 +21,7 @@ from kstream.checkpoint import stored_graph
 from kstream.checkpoint.input_records import write_connections
 from kstream.checkpoint.reader import has_checkpoint, newest_plan
 from kstream.conf import Settings
+from kstream.context.settings import RECOVERY
 from kstream.dstream import DStream, DStreamGraph
 from kstream.dstream.ports import services_of
 from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
@@ -41,7 +42,6 @@ from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 
-RECOVERY = "spark.streaming.kstream.recovery"
 SETUP, GRAPH = "setup", stored_graph.GRAPH_MODE
 _OF_ONE_PROCESS = re.compile(
     r"spark\.(app\.(id|startTime|submitTime|attempt\.id|initial\..*)|executor\.id|driver\.(host|bindAddress|port|appUIAddress)"
@@ -72,17 +72,17 @@ class StoredGraph:
 
 def recovery_mode(settings: Settings) -> str:
     """Return SETUP or GRAPH, the value of the setting. ConfigurationError for any other value."""
-    mode = settings.get(RECOVERY)
+    mode = settings[RECOVERY]
     if mode in (SETUP, GRAPH):
         return mode
     if mode == "auto":
         raise ConfigurationError(
             f"{RECOVERY} is 'auto', a mode that no longer exists: setup is called at every start, stored offsets go to the streams that "
             "setup makes. Remove the setting. Or set it to graph, and later starts restore a stored graph without setup.",
-            key=RECOVERY,
+            key=RECOVERY.key,
             value=mode,
         )
-    raise ConfigurationError(f"{RECOVERY} is {mode!r}; it must be setup (the default) or graph", key=RECOVERY, value=mode)
+    raise ConfigurationError(f"{RECOVERY} is {mode!r}; it must be setup (the default) or graph", key=RECOVERY.key, value=mode)
 
 
 def setup_is_demanded() -> bool:
@@ -92,7 +92,7 @@ def setup_is_demanded() -> bool:
         ConfigurationError: another value than setup or graph is set.
     """
     conf = default_conf()
-    return conf.get(RECOVERY) is not None and recovery_mode(Settings(conf)) == SETUP
+    return conf.get(RECOVERY.key) is not None and recovery_mode(Settings(conf)) == SETUP
 
 
 # -- from the stored graph to a context

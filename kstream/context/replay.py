@@ -17,6 +17,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.binding import mappings, renumbered
 from kstream.checkpoint.history import PastBatch, read_history, read_past
+from kstream.checkpoint.settings import HISTORY
 from kstream.checkpoint.skip_request import by_stream
 from kstream.dstream import DStreamGraph
 from kstream.dstream.ports import InputServices
@@ -155,7 +156,7 @@ class Replayer:
         wanted = [b for b in known if b.plan.time >= begin]
         if not wanted:
             raise ConfigurationError(
-                f"{self._store.url} holds no batch of {begin.milliseconds} to {end.milliseconds} ms: spark.streaming.kstream.history says "
+                f"{self._store.url} holds no batch of {begin.milliseconds} to {end.milliseconds} ms: {HISTORY} says "
                 "how long plans are kept",
                 key="from",
                 value=begin.milliseconds,

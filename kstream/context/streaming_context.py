@@ -13,6 +13,7 @@ from pyspark import SparkConf, SparkContext
 from kstream import connectors, crash_point
 from kstream.batch_time import Duration
 from kstream.checkpoint.given_path import check_directory, check_start
+from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
@@ -21,6 +22,7 @@ from kstream.context.engine import Engine, EngineCallbacks, SparkServices
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.observers import Observers
 from kstream.context.progress import BatchProgress
+from kstream.context.settings import CLOCK, STOP_GRACEFULLY_ON_SHUTDOWN, STOP_SPARK_CONTEXT
 from kstream.context.status import how_it_ended
 from kstream.context.uncaught import log_error, print_errors_shortly
 from kstream.context.waiter import ContextWaiter, StreamingContextState
@@ -33,11 +35,12 @@ from kstream.dstream.state_files import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.public_call import public_call
+from kstream.receiver.settings import WAITING_TIME
 from kstream.scheduler.job_generator import run_each
 from kstream.spark.broadcast_files import remove_unused_broadcast_files
 from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint_to_write, set_checkpoint_dir
 from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
-from kstream.spark.executors import WAITING_TIME, known_executor_count
+from kstream.spark.executors import known_executor_count
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.jvm_log import quiet_failed_tasks
 from kstream.spark.jvm_watch import JvmWatch
@@ -47,8 +50,8 @@ from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.spark_ui import SparkUi
 from kstream.spark.state_rdds import SparkStateRDDs
-from kstream.storage.file_store import SINGLE_WRITER
-from kstream.storage.open import place_for_workers
+from kstream.storage import FileStore, place_for_workers
+from kstream.storage.settings import SINGLE_WRITER
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -56,7 +59,6 @@ if TYPE_CHECKING:
     from kstream.checkpoint.driver_status import DriverStatus
     from kstream.checkpoint.stop_request import StopRequest
     from kstream.checkpoint.stored_graph import GraphRecord
-    from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -115,7 +117,7 @@ class StreamingContext(StreamFactories):
         for warning in check_settings(values):
             logger.warning("%s", warning)
         self._graph = DStreamGraph(duration)
-        self._clock = clock or given_clock() or clock_named(self._settings.get("spark.streaming.clock")) or SystemClock()
+        self._clock = clock or given_clock() or clock_named(self._settings[CLOCK]) or SystemClock()
         self._services = ContextServices(
             self, self._sc, self._settings, self._graph, SparkStateRDDs(self._sc), self._clock, self._check_can_add
         )
@@ -144,7 +146,7 @@ class StreamingContext(StreamFactories):
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
         self._checkpoint: str | None = None
-        configured = self._settings.get("spark.streaming.checkpoint.directory")
+        configured = self._settings[CHECKPOINT_DIRECTORY]
         if configured is not None:
             self.checkpoint(configured)
 
@@ -320,7 +322,7 @@ class StreamingContext(StreamFactories):
         self._hook = self._install_shutdown_hook(self._engine)
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
         if receivers:
-            check_cores(self._sc, receivers, self._stop_wanted, self._settings.get(WAITING_TIME) / 1000)
+            check_cores(self._sc, receivers, self._stop_wanted, self._settings[WAITING_TIME] / 1000)
         self._observers.start(self._engine, store, self._spark_ui)
         self._engine.open()
         if store is not None:
@@ -349,13 +351,13 @@ class StreamingContext(StreamFactories):
 
     def _install_shutdown_hook(self, engine: Engine) -> ShutdownHook:
         """Install the hook that stops this context when the driver is asked to end."""
-        graceful = self._settings.get("spark.streaming.stopGracefullyOnShutdown")
+        graceful = self._settings[STOP_GRACEFULLY_ON_SHUTDOWN]
         patience = 2 * (engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
         return ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
 
     def _state_files(self, store: FileStore, epoch: int) -> StateFiles:
         """Make the writer and reader of state, for the engine."""
-        return StateFiles(self._sc, store, place_for_workers(store, self._settings.get(SINGLE_WRITER)), epoch)
+        return StateFiles(self._sc, store, place_for_workers(store, self._settings[SINGLE_WRITER]), epoch)
 
     def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
         """Store the graph under recovery=graph, else delete a stored one. Store the connections of the inputs. Blocks on the store.
@@ -403,7 +405,7 @@ class StreamingContext(StreamFactories):
         if self._bus.is_own_thread():
             raise ListenerStopError("stop() was called from inside a StreamingListener: call it from another thread", state="active")
         if stopSparkContext is None:
-            stopSparkContext = self._settings.get("spark.streaming.stopSparkContextByDefault")
+            stopSparkContext = self._settings[STOP_SPARK_CONTEXT]
         if self._engine is not None and self._engine.is_own_thread():
             if self._stop_wanted.is_set():
                 return  # the other stop holds the lock and waits for this batch

@@ -5,6 +5,7 @@ the RDD of a batch from its parents' RDDs, and remembers it. An output operation
 (`InputDStream.plan`), in one place, by the JobGenerator. Computing never asks the source, so any remembered or pending batch can be
 computed again from its plan. A file imports only files above it:
 
+    settings               the settings of streams
     reference              a stream inside a user's function, in a stored graph
     recipe                 the record of the calls that built a graph (Recorder), and its restoring (Replay)
     arguments              checks of the arguments of operators

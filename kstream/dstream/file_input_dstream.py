@@ -22,13 +22,13 @@ from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import StreamHost
 from kstream.errors import KStreamError
 from kstream.files import Change, FileFormat, FileSource, FileStatus, Selection
+from kstream.files.settings import MIN_REMEMBER
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 logger = logging.getLogger(__name__)
 Filter = Callable[[str], bool]
-MIN_REMEMBER = "spark.streaming.fileStream.minRememberDuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         self._format = format
         self._clock = clock
         self._filter: Filter = filter or (lambda _path: True)
-        window = remember_window(self.slide_duration, self.ssc.settings.get(MIN_REMEMBER))
+        window = remember_window(self.slide_duration, self.ssc.settings[MIN_REMEMBER])
         self.remember(window)
         # As in Spark, the time of making the stream counts, not that of `start`: files that came in between are new.
         self._selection = Selection(window, clock.time_ms() if newFilesOnly else 0)

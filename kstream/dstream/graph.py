@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kstream.batch import BatchPlan, InputOutcome, Job
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
 from kstream.dstream.node import DStreamNode, in_order
 from kstream.dstream.ports import Placement
 from kstream.dstream.recipe import Recorder
@@ -152,7 +153,7 @@ class DStreamGraph:
                     f"The checkpoint directory has not been set: {stream!r} carries state from batch to batch. Please set it by "
                     "StreamingContext.checkpoint(directory); or by SparkContext.setCheckpointDir(directory), if no restart is to recover "
                     "the state",
-                    key="spark.streaming.checkpoint.directory",
+                    key=CHECKPOINT_DIRECTORY.key,
                     value=None,
                 )
             stream.uses_rdd_checkpoints = True

@@ -17,6 +17,7 @@ from kstream.dstream.dstream import DStream
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import InputServices, StreamHost, services_of
 from kstream.dstream.recipe import Recipe
+from kstream.dstream.settings import ON_RECORD_ERROR
 from kstream.errors import NotRecoverableError
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-ON_RECORD_ERROR = "spark.streaming.kstream.onRecordError"
 P = TypeVar("P", bound=PlannedInput)
 """The class of an input's plans."""
 
@@ -92,7 +92,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
             services: the driver's services, which the input may use until `stop`.
         """
         self.services = services
-        if not self.has_errors_policy and self.ssc.settings.get(ON_RECORD_ERROR) != "fail":
+        if not self.has_errors_policy and self.ssc.settings[ON_RECORD_ERROR] != "fail":
             logger.warning("%r has no errors policy: a record that fails makes its batch fail, whatever %s is", self, ON_RECORD_ERROR)
 
     def start_replay(self, services: InputServices) -> None:

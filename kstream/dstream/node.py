@@ -15,6 +15,7 @@ from pyspark.storagelevel import StorageLevel
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.dstream.ports import StreamHost, services_of
 from kstream.dstream.recipe import Recorder, user_call_site
+from kstream.dstream.settings import UNPERSIST
 from kstream.errors import ConfigurationError, IllegalStateError, add_note
 from kstream.public_call import refused
 
@@ -240,7 +241,7 @@ class DStreamNode(ABC):
         return [t for t in batches if t not in required]
 
     def _unpersist(self, rdds: Sequence[RDD[Any]]) -> None:
-        if self.storage_level is not None and self.ssc.settings.get("spark.streaming.unpersist"):
+        if self.storage_level is not None and self.ssc.settings[UNPERSIST]:
             for rdd in rdds:
                 rdd.unpersist()
 

@@ -23,14 +23,14 @@ from kstream.receiver import Receiver
 from kstream.receiver.block_reading import BlockLocations
 from kstream.receiver.block_store import effective_storage_level
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
+from kstream.receiver.settings import RECEIVER_ON_DATA_LOSS
 from kstream.wal import WriteAheadLogRecordHandle, handle_of_json, handle_to_json
+from kstream.wal.settings import WRITE_AHEAD_LOG
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 logger = logging.getLogger(__name__)
-ON_DATA_LOSS = "spark.streaming.kstream.receiver.onDataLoss"
-WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +114,17 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     @property
     def outlives_driver(self) -> bool:
         """Whether receivers write a write-ahead log. Blocks that are only in block stores are lost with the driver."""
-        return self.ssc.settings.get(WRITE_AHEAD_LOG)
+        return self.ssc.settings[WRITE_AHEAD_LOG]
 
     def start(self, services: InputServices) -> None:
         """Check the settings, and log a warning where the storage level is changed. ConfigurationError for an unknown `onDataLoss`."""
         super().start(services)
         policy = self._on_data_loss()
         if policy not in DATA_LOSS_POLICIES:
-            raise ConfigurationError(f"{ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=ON_DATA_LOSS, value=policy)
-        for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings.get(WRITE_AHEAD_LOG)).warnings:
+            raise ConfigurationError(
+                f"{RECEIVER_ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=RECEIVER_ON_DATA_LOSS.key, value=policy
+            )
+        for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings[WRITE_AHEAD_LOG]).warnings:
             logger.warning("%s", warning)
 
     # -- planning
@@ -178,7 +180,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         if lost and not tolerate_loss:
             raise BlocksLostError(
                 f"batch {time} cannot read {_listed(lost)}: the executors that held them are dead, or belonged to a former driver. "
-                f"Restart with {ON_DATA_LOSS}=skip to continue without them (the loss goes to the ledger). "
+                f"Restart with {RECEIVER_ON_DATA_LOSS}=skip to continue without them (the loss goes to the ledger). "
                 f"{WRITE_AHEAD_LOG}=true also keeps newly received records in the checkpoint.",
                 time=time.milliseconds,
                 stream=self.id,
@@ -240,7 +242,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return self._on_data_loss() != FAIL
 
     def _on_data_loss(self) -> str:
-        return SKIP if self.services.tolerate_loss else self.ssc.settings.get(ON_DATA_LOSS)
+        return SKIP if self.services.tolerate_loss else self.ssc.settings[RECEIVER_ON_DATA_LOSS]
 
     def _loss(self, block_id: str, count: int | None, why: str) -> dict[str, Any]:
         """Return the ledger entry of a lost block. Call this under `_loss_lock`.

@@ -3,6 +3,7 @@
 One idea: the driver decides once, from one listing, which files a batch takes, and stores (path, modification time, size) of each. Reading
 depends only on that.
 
+    settings            the settings of file streams
     selection           decides which files of a listing a batch takes (pure)
     file_systems        the local disk, fsspec and object stores
     formats             cutting files into splits, and reading records from them

@@ -3,6 +3,7 @@
 One idea: a batch leaves small figures behind, and a scrape reads them. A scrape asks neither a broker nor a store, and what a batch costs
 does not grow with the number of partitions or with the past. The files:
 
+    settings            the settings of metrics
     families            each metric with its type, labels and meaning; Histogram
     metrics_listener    MetricsListener: keeps the figures of batches, outputs and receivers
     measured_store      MeasuredStore: measures the requests of the plan log to its store
@@ -10,5 +11,5 @@ does not grow with the number of partitions or with the past. The files:
     metrics_server      MetricsServer: the port
     metrics_system      MetricsSystem: all of them, from the start of a context to its stop
 
-The room imports prometheus_client, so the context imports this room only if a port is set.
+The room imports prometheus_client, so the context imports this room, but for its settings, only if a port is set.
 """

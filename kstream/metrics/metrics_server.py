@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kstream.checkpoint.driver_status import DriverStatus, status_fields
 from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host
+from kstream.metrics.settings import METRICS_PORT
 
 logger = logging.getLogger(__name__)
-PORT, HOST = "spark.streaming.kstream.metrics.port", "spark.streaming.kstream.metrics.host"
 _PROMETHEUS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 _PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 _JSON = ("Content-Type", "application/json")
@@ -39,7 +39,7 @@ class MetricsServer(HttpServer):
     """
 
     def __init__(self, host: str, port: int, registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> None:
-        super().__init__(host, port, _app(registry, status, host), "MetricsServer", "metrics", PORT, headers=_HEADERS)
+        super().__init__(host, port, _app(registry, status, host), "MetricsServer", "metrics", METRICS_PORT.key, headers=_HEADERS)
         self.url = f"{self.root}metrics"
         """The address for Prometheus, and for `kstream status` elsewhere."""
 

@@ -13,12 +13,12 @@ from kstream.errors import ConfigurationError
 from kstream.listener import StreamingListenerBus
 from kstream.metrics.measured_store import MeasuredStore, StoreFigures
 from kstream.metrics.metrics_listener import MetricsListener
-from kstream.metrics.metrics_server import HOST, PORT, MetricsServer
+from kstream.metrics.metrics_server import MetricsServer
+from kstream.metrics.settings import METRICS_HOST, METRICS_MAX_PARTITIONS, METRICS_PORT
 from kstream.metrics.streaming_source import EngineFigures, StreamingSource
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
-MOST_PARTITIONS = "spark.streaming.kstream.metrics.maxPartitions"
 
 
 class MetricsSystem:
@@ -58,10 +58,12 @@ class MetricsSystem:
             PortTakenError: another process has the port.
             ConfigurationError: the port cannot be opened, or a setting has no meaning.
         """
-        most = self._settings.get(MOST_PARTITIONS)
+        most = self._settings[METRICS_MAX_PARTITIONS]
         if most < 0:
-            raise ConfigurationError(f"{MOST_PARTITIONS} is {most}; it must be 0 or more", key=MOST_PARTITIONS, value=most)
-        self._server = MetricsServer(self._settings.get(HOST), self._settings.get(PORT), self._registry, status)
+            raise ConfigurationError(
+                f"{METRICS_MAX_PARTITIONS} is {most}; it must be 0 or more", key=METRICS_MAX_PARTITIONS.key, value=most
+            )
+        self._server = MetricsServer(self._settings[METRICS_HOST], self._settings[METRICS_PORT] or 0, self._registry, status)
         self._registry.register(StreamingSource(status, engine, self._listener, self._store, most))
         ProcessCollector(registry=self._registry)
         self._bus.add(self._listener)

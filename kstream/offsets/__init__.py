@@ -3,6 +3,7 @@
 One idea: records have offsets, a batch is a range of offsets, and everything else follows from ranges. The first half is pure, and the
 Kafka connector uses it too; the second half is the stream of a `Log`.
 
+    settings              the settings of inputs that are logs
     offset_range          OffsetRange, TopicAndPartition, LostRange
     positions             the places in a log where reading starts or stops, as users write them
     rate_limits           how many records of each partition a batch may have

@@ -10,18 +10,17 @@ from typing import Any
 
 from kstream.batch_time import Time
 from kstream.conf import Settings
-from kstream.dstream.input_dstream import ON_RECORD_ERROR
+from kstream.dstream.settings import ON_RECORD_ERROR
 from kstream.errors import ConfigurationError, DeadLetterNotStoredError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReportData, counts_of, errors_of
+from kstream.offsets.settings import DEAD_LETTER_TOPIC, MAX_ERROR_RATIO
 from kstream.worker.record_errors import DeadLetters, ErrorKind, ErrorLimit, ErrorsPolicy, KindCounts
 
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 """What becomes of a batch and of a record for which a decoder or an operator fails. fail: the batch fails. skip: the batch goes on without
 the record. dead-letter: as skip, and the record is written to the dead letters first."""
 POLICIES = (FAIL, SKIP, DEAD_LETTER)
-DEAD_LETTER_TOPIC = "spark.streaming.kstream.deadLetterTopic"
-MAX_ERROR_RATIO = "spark.streaming.kstream.maxErrorRatio"
 LOG_PAUSE_MS = 60_000
 """Milliseconds between two lines of the log about errors of one kind."""
 
@@ -58,11 +57,11 @@ class OnRecordError:
         Raises:
             ConfigurationError: dead-letter without a topic, or a topic without dead-letter.
         """
-        policy = self.policy or settings.get(ON_RECORD_ERROR)
-        ratio = settings.get(MAX_ERROR_RATIO) if self.max_ratio is None else self.max_ratio
+        policy = self.policy or settings[ON_RECORD_ERROR]
+        ratio = settings[MAX_ERROR_RATIO] if self.max_ratio is None else self.max_ratio
         topic = self.dead_letter_topic
         if policy == DEAD_LETTER:
-            topic = topic or settings.get(DEAD_LETTER_TOPIC)
+            topic = topic or settings[DEAD_LETTER_TOPIC]
             if not topic:
                 because = f"is needed by onRecordError='dead-letter': give deadLetterTopic, or set {DEAD_LETTER_TOPIC}"
                 raise _refused("deadLetterTopic", topic, because)

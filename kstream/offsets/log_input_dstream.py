@@ -25,7 +25,9 @@ from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, desc
 from kstream.offsets.positions import Positions, PositionsLike
 from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.read_report import ReadReportAccumulator, counts_of, lost_ranges
+from kstream.offsets.settings import DOWNTIME, LOG_FIRST_BATCH_RECORDS, LOG_MAX_RATE_PER_PARTITION, LOG_ON_DATA_LOSS
 from kstream.offsets.starting_offsets import resolve
+from kstream.scheduler.settings import BACKPRESSURE_ENABLED, CONCURRENT_JOBS, INITIAL_RATE
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kstream.offsets")
 T = TypeVar("T")
 U = TypeVar("U")
-ON_DATA_LOSS = "spark.streaming.kstream.log.onDataLoss"
 
 
 class LogInputDStream(InputDStream[LogPlan]):
@@ -109,7 +110,9 @@ class LogInputDStream(InputDStream[LogPlan]):
         policy = self._on_data_loss()
         if policy not in DATA_LOSS_POLICIES:
             raise ConfigurationError(
-                f"{ON_DATA_LOSS} is {policy!r}; it must be one of {', '.join(DATA_LOSS_POLICIES)}", key=ON_DATA_LOSS, value=policy
+                f"{LOG_ON_DATA_LOSS} is {policy!r}; it must be one of {', '.join(DATA_LOSS_POLICIES)}",
+                key=LOG_ON_DATA_LOSS.key,
+                value=policy,
             )
         if self._next is None:
             self._next = self._ask(lambda: resolve(self.log, self._starting_offsets, self._clock.time_ms()))
@@ -151,7 +154,7 @@ class LogInputDStream(InputDStream[LogPlan]):
         Returns:
             The times with records, or all if a rate limits batches. None under catch-up, and for a Log without times.
         """
-        if self.ssc.settings.get("spark.streaming.kstream.downtime") != "by-timestamp" or not times:
+        if self.ssc.settings[DOWNTIME] != "by-timestamp" or not times:
             return None
         now = self._offsets()
         if self._ask(lambda: self.log.offsets_at(times[0].milliseconds)) is None:
@@ -181,7 +184,7 @@ class LogInputDStream(InputDStream[LogPlan]):
         current, lost = self._current(latest, missed=then is not None)
         if lost and self._on_data_loss() == FAIL:
             found = "; ".join(f"{self.log.name} {entry.topic}-{entry.partition}: {entry.detail}" for entry in lost)
-            raise DataLossError(f"{found}. To continue without these records, restart with {ON_DATA_LOSS}=skip")
+            raise DataLossError(f"{found}. To continue without these records, restart with {LOG_ON_DATA_LOSS}=skip")
         self._latest = (time, latest)
         ends = {p: max(latest.get(p, at), at) for p, at in current.items()}
         if then is None:
@@ -247,15 +250,15 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     def _admission_settings(self) -> AdmissionSettings:
         """Return the limits of a batch."""
-        conf = self.ssc.settings.get
-        most = conf("spark.streaming.kstream.log.maxRatePerPartition")
+        settings = self.ssc.settings
+        most = settings[LOG_MAX_RATE_PER_PARTITION]
         return AdmissionSettings(
             max_rate=lambda _: most,
             caps_rates=most > 0,
-            backpressure=conf("spark.streaming.backpressure.enabled"),
-            initial_rate=conf("spark.streaming.backpressure.initialRate"),
-            concurrent_jobs=conf("spark.streaming.concurrentJobs"),
-            first_records=conf("spark.streaming.kstream.log.firstBatchRecords"),
+            backpressure=settings[BACKPRESSURE_ENABLED],
+            initial_rate=settings[INITIAL_RATE],
+            concurrent_jobs=settings[CONCURRENT_JOBS],
+            first_records=settings[LOG_FIRST_BATCH_RECORDS],
         )
 
     @property
@@ -265,7 +268,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     def _on_data_loss(self) -> str:
         """Return the policy for data loss. A replay that tolerates losses skips them."""
-        return SKIP if self.services.tolerate_loss else self.ssc.settings.get(ON_DATA_LOSS)
+        return SKIP if self.services.tolerate_loss else self.ssc.settings[LOG_ON_DATA_LOSS]
 
     # -- the batch
 

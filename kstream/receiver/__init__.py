@@ -2,6 +2,7 @@
 
 One idea: a receiver knows only its supervisor, and the driver only ids of blocks. No module of this room uses Spark.
 
+    settings                     the settings of receivers and of their blocks
     receiver                     Receiver, which users subclass; ReceiverSupervisor, which starts, restarts and stops one
     socket_receiver              SocketReceiver
     receiver_task                the long-running Spark task that runs a supervisor with its receiver

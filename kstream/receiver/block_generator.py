@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from kstream.clock import Clock, StopFlag
 from kstream.errors import ConfigurationError, IllegalStateError
 from kstream.loop import THREADS, RecurringTimer, Runtime
+from kstream.receiver.settings import BLOCK_INTERVAL, BLOCK_QUEUE_SIZE
 
 logger = logging.getLogger(__name__)
 _SECOND_MS = 1000.0
@@ -224,8 +225,8 @@ class BlockGenerator:
         Raises:
             ConfigurationError: `interval_ms` or `queue_size` is not positive.
         """
-        _check_positive("spark.streaming.blockInterval", interval_ms)
-        _check_positive("spark.streaming.blockQueueSize", queue_size)
+        _check_positive(BLOCK_INTERVAL.key, interval_ms)
+        _check_positive(BLOCK_QUEUE_SIZE.key, queue_size)
         self._listener = listener
         self._ids = ids
         self._limiter = RateLimiter(clock, runtime=runtime) if limiter is None else limiter

@@ -28,6 +28,7 @@ from kstream.errors import (
     RpcError,
     RpcUnreachableError,
 )
+from kstream.receiver.settings import BLOCK_STORE_MEMORY
 from kstream.rpc import RpcClient, RpcCredentials
 
 logger = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ class BlockStore:
         if wanted is Level.MEMORY:
             raise BlockNotStoredError(
                 f"block {block_id} of {size} bytes does not fit into the {free} bytes of memory that are left, and may not be on disk: "
-                "use StorageLevel.MEMORY_AND_DISK, or increase spark.streaming.kstream.blockStore.memory",
+                f"use StorageLevel.MEMORY_AND_DISK, or increase {BLOCK_STORE_MEMORY}",
                 block=block_id,
                 size=size,
                 free=free,

@@ -16,6 +16,7 @@ from time import monotonic
 
 from kstream.errors import BlockNotStoredError, RpcError
 from kstream.receiver.block_store import BlockStoreClient, encode_block
+from kstream.receiver.settings import BLOCK_STORE_TIMEOUT
 from kstream.wal import WriteAheadLog, WriteAheadLogRecordHandle
 
 logger = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ class WriteAheadLogBasedBlockHandler(ReceivedBlockHandler):
             executors = storing.result(max(0.0, deadline - monotonic()))
         except FutureTimeoutError as e:
             self._discard_when_stored(block_id, storing)
-            text = f"was not stored and logged within {self._timeout:g} s (spark.streaming.receiver.blockStoreTimeout)"
+            text = f"was not stored and logged within {self._timeout:g} s ({BLOCK_STORE_TIMEOUT})"
             raise _not_stored(text, block_id, count, chunks) from e
         except Exception as e:  # the log may be the user's own
             self._discard_when_stored(block_id, storing)

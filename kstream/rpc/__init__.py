@@ -6,6 +6,7 @@ else is read before, so an unauthenticated client fills no memory. All servers o
 encrypted, and clients refuse a server without the certificate's key. A message is a name and some bytes; a block is an id and chunks of
 bytes. Both sides check sizes before they read a body.
 
+    settings      the setting of messages and blocks
     credentials   RpcCredentials: token, certificate and key; the TLS contexts made from them
     wire          the handshake, in which both ends prove the token, and the frames after it
     server        RpcServer: answers messages by handlers, keeps blocks, and counts refused connections

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kstream.errors import ConfigurationError
+from kstream.rpc.settings import RPC_ENCRYPT
 
 CERTIFICATE_NAME = "kstream"
 """The name in the certificate. It names every process that has the key, not a machine."""
@@ -69,9 +70,9 @@ def _new_certificate(now: datetime) -> tuple[str, str]:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as e:
         raise ConfigurationError(
-            "received blocks are to be encrypted on the network, as spark.streaming.kstream.rpc.encrypt or Spark's own settings say, "
+            f"received blocks are to be encrypted on the network, as {RPC_ENCRYPT} or Spark's own settings say, "
             "which needs the package cryptography on the driver: pip install 'kstream-spark[tls]', or set it to false",
-            key="spark.streaming.kstream.rpc.encrypt",
+            key=RPC_ENCRYPT.key,
             value=True,
         ) from e
     key = ec.generate_private_key(ec.SECP256R1())

@@ -3,6 +3,7 @@
 `batch_steps.TABLE` has the steps of a batch. The generator's thread takes those up to its submission, the scheduler's the later ones. A
 file imports only files above it:
 
+    settings             the settings of batches, and those of rates and executors
     changed_windows      which stored totals a window with an inverse may continue from (pure)
     state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
     retry_policy         RetryPolicy: when a failed batch is tried again, and whether later batches wait for it

@@ -18,7 +18,7 @@ from kstream.scheduler.empty_batches import EmptyBatches
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
 from kstream.scheduler.missed_batches import batches_during_downtime
 from kstream.scheduler.planning_outage import PlanningOutage
-from kstream.scheduler.retry_policy import MAX_HELD
+from kstream.scheduler.settings import MAX_HELD_BATCHES
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class BatchPlanner:
         full, held = self._lifecycle.is_full(), self._lifecycle.num_held
         if full and not self._was_full:
             text = "batch %s was not planned: %d batches wait for a failed one (%s). The next plan takes its records"
-            logger.warning(text, time, held, MAX_HELD)
+            logger.warning(text, time, held, MAX_HELD_BATCHES)
         elif self._was_full and not full:
             logger.warning("batch %s is planned, the first since too many waited: %d batches wait", time, held)
         self._was_full = full

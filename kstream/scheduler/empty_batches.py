@@ -13,9 +13,9 @@ from kstream.batch import PlannedInput
 from kstream.batch_time import Time
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.stateful_dstream import StatefulDStream
+from kstream.scheduler.settings import SKIP_EMPTY_BATCHES
 
 logger = logging.getLogger(__name__)
-KEY = "spark.streaming.kstream.skipEmptyBatches"
 
 
 class EmptyBatches:
@@ -48,7 +48,7 @@ class EmptyBatches:
         needing = streams_of_every_batch(streams) if self._enabled else []
         if needing:
             self._enabled = False
-            logger.warning("%s has no effect: %s needs also the batches without data", KEY, ", ".join(map(repr, needing)))
+            logger.warning("%s has no effect: %s needs also the batches without data", SKIP_EMPTY_BATCHES, ", ".join(map(repr, needing)))
 
     def is_skipped(self, inputs: Mapping[int, PlannedInput]) -> bool:
         """Return whether a batch with these plans, by input, runs without the user's functions."""

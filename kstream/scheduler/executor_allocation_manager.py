@@ -11,18 +11,18 @@ from typing import Protocol
 from kstream.batch_time import Time
 from kstream.clock import Clock, StopFlag
 from kstream.conf import Settings
-from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.errors import ConfigurationError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted
 from kstream.loop import THREADS, RecurringTimer, Runtime, Thread
 from kstream.scheduler.executor_allocation_policy import (
-    ENABLED,
     AllocationDecision,
     ExecutorAllocationPolicy,
     Scaling,
     allocation_policy,
     warnings_of,
 )
+from kstream.scheduler.settings import ALLOCATION_ENABLED
+from kstream.wal.settings import WRITE_AHEAD_LOG
 
 logger = logging.getLogger(__name__)
 LAST_REQUEST_S = 2.0
@@ -159,15 +159,15 @@ class ExecutorAllocationManager(StreamingListener):
             ConfigurationError: a setting cannot work, or the cluster manager cannot give and end executors.
         """
         policy = allocation_policy(settings, num_receivers)
-        for warning in warnings_of(settings, policy, num_receivers, settings.get(WRITE_AHEAD_LOG)):
+        for warning in warnings_of(settings, policy, num_receivers, settings[WRITE_AHEAD_LOG]):
             logger.warning("%s", warning)
         if policy is None:
             return None
         if client is None or not client.can_allocate():
             raise ConfigurationError(
-                f"{ENABLED} is true, but the cluster manager of this master cannot give or end executors while an application runs. Set it "
-                "to false, or use a standalone cluster, YARN or Kubernetes",
-                key=ENABLED,
+                f"{ALLOCATION_ENABLED} is true, but the cluster manager of this master cannot give or end executors while an application "
+                "runs. Set it to false, or use a standalone cluster, YARN or Kubernetes",
+                key=ALLOCATION_ENABLED.key,
                 value=True,
             )
         return cls(policy, client, receivers, newest_succeeded, batch_duration_ms, clock, runtime)

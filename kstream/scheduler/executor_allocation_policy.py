@@ -11,13 +11,16 @@ from enum import Enum
 
 from kstream.conf import Settings, parse_bool
 from kstream.errors import ConfigurationError
+from kstream.scheduler.settings import (
+    ALLOCATION_ENABLED,
+    MAX_EXECUTORS,
+    MIN_EXECUTORS,
+    SCALING_DOWN_RATIO,
+    SCALING_INTERVAL,
+    SCALING_UP_RATIO,
+)
+from kstream.wal.settings import WRITE_AHEAD_LOG
 
-ENABLED = "spark.streaming.dynamicAllocation.enabled"
-MIN_EXECUTORS = "spark.streaming.dynamicAllocation.minExecutors"
-MAX_EXECUTORS = "spark.streaming.dynamicAllocation.maxExecutors"
-SCALING_INTERVAL = "spark.streaming.dynamicAllocation.scalingInterval"
-SCALING_UP_RATIO = "spark.streaming.dynamicAllocation.scalingUpRatio"
-SCALING_DOWN_RATIO = "spark.streaming.dynamicAllocation.scalingDownRatio"
 CORE_ENABLED = "spark.dynamicAllocation.enabled"
 """Spark's own dynamic allocation, which looks at waiting tasks."""
 
@@ -133,20 +136,20 @@ def is_allocation_enabled(settings: Settings) -> bool:
     Raises:
         ConfigurationError: the cluster manager or Spark's own dynamic allocation does not allow it.
     """
-    if not settings.get(ENABLED):
+    if not settings[ALLOCATION_ENABLED]:
         return False
     if _is_local(settings):
         raise ConfigurationError(
-            f"{ENABLED} is true, but in local mode ({settings.source.get('spark.master')}) the driver is the only executor. "
+            f"{ALLOCATION_ENABLED} is true, but in local mode ({settings.source.get('spark.master')}) the driver is the only executor. "
             "Set it to false, or give the URL of a cluster",
-            key=ENABLED,
+            key=ALLOCATION_ENABLED.key,
             value=True,
         )
     if parse_bool(settings.source.get(CORE_ENABLED) or "false"):
         raise ConfigurationError(
             "Dynamic Allocation cannot be enabled for both streaming and core at the same time. Please disable core Dynamic Allocation by "
             f"setting {CORE_ENABLED} to false to use Dynamic Allocation in streaming",
-            key=ENABLED,
+            key=ALLOCATION_ENABLED.key,
             value=True,
         )
     return True
@@ -164,9 +167,9 @@ def allocation_policy(settings: Settings, receivers: int = 0) -> ExecutorAllocat
     """
     if not is_allocation_enabled(settings):
         return None
-    least, most = settings.get(MIN_EXECUTORS), settings.get(MAX_EXECUTORS)
-    interval_s, up, down = (settings.get(key) for key in (SCALING_INTERVAL, SCALING_UP_RATIO, SCALING_DOWN_RATIO))
-    for key, value in (
+    least, most = settings[MIN_EXECUTORS], settings[MAX_EXECUTORS]
+    interval_s, up, down = (settings[entry] for entry in (SCALING_INTERVAL, SCALING_UP_RATIO, SCALING_DOWN_RATIO))
+    for entry, value in (
         (MIN_EXECUTORS, least),
         (MAX_EXECUTORS, most),
         (SCALING_INTERVAL, interval_s),
@@ -174,14 +177,14 @@ def allocation_policy(settings: Settings, receivers: int = 0) -> ExecutorAllocat
         (SCALING_DOWN_RATIO, down),
     ):
         if value is not None and not value > 0:
-            raise ConfigurationError(f"{key} must be above zero, it is {value}", key=key, value=value)
+            raise ConfigurationError(f"{entry} must be above zero, it is {value}", key=entry.key, value=value)
     if not up > down:
         raise ConfigurationError(
-            f"{SCALING_UP_RATIO} must be more than {SCALING_DOWN_RATIO}: they are {up} and {down}", key=SCALING_UP_RATIO, value=up
+            f"{SCALING_UP_RATIO} must be more than {SCALING_DOWN_RATIO}: they are {up} and {down}", key=SCALING_UP_RATIO.key, value=up
         )
     if least is not None and most is not None and most < least:
         raise ConfigurationError(
-            f"{MAX_EXECUTORS} must not be less than {MIN_EXECUTORS}: they are {most} and {least}", key=MAX_EXECUTORS, value=most
+            f"{MAX_EXECUTORS} must not be less than {MIN_EXECUTORS}: they are {most} and {least}", key=MAX_EXECUTORS.key, value=most
         )
     return ExecutorAllocationPolicy(interval_s, up, down, max(1, receivers) if least is None else least, most, receivers)
 
@@ -196,12 +199,12 @@ def warnings_of(settings: Settings, policy: ExecutorAllocationPolicy | None, rec
         has_log: whether receivers write what they store to a write-ahead log.
     """
     found: list[str] = []
-    key = CORE_ENABLED if policy is None else ENABLED
+    key = CORE_ENABLED if policy is None else ALLOCATION_ENABLED
     ends_executors = policy is not None or (not _is_local(settings) and parse_bool(settings.source.get(CORE_ENABLED) or "false"))
     if ends_executors and receivers and not has_log:
         found.append(
             f"{key} is true: executors end with the received blocks that they store, so data can be lost unless the source sends it "
-            "again. Set spark.streaming.receiver.writeAheadLog.enable=true"
+            f"again. Set {WRITE_AHEAD_LOG}=true"
         )
     if policy is not None and policy.max_executors is not None and policy.max_executors < receivers:
         found.append(

@@ -32,6 +32,7 @@ from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.completions import CompletedBatch, Completions, reason_of
 from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.retry_policy import RetryPolicy
+from kstream.scheduler.settings import CONCURRENT_JOBS
 from kstream.scheduler.state_checkpointer import StateCheckpointer, is_lost_state, state_lost
 
 logger = logging.getLogger(__name__)
@@ -465,14 +466,14 @@ def check_concurrent_jobs(concurrent_jobs: int) -> int:
     if concurrent_jobs < 1:
         raise ConfigurationError(
             f"spark.streaming.concurrentJobs is {concurrent_jobs}; it must be at least 1",
-            key="spark.streaming.concurrentJobs",
+            key=CONCURRENT_JOBS.key,
             value=concurrent_jobs,
         )
     if concurrent_jobs > 1 and os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
         raise ConfigurationError(
             f"spark.streaming.concurrentJobs is {concurrent_jobs}, but PYSPARK_PIN_THREAD=false lets all Python threads share one "
             "JVM thread, so that jobs would mix up their properties: unset PYSPARK_PIN_THREAD or set concurrentJobs to 1",
-            key="spark.streaming.concurrentJobs",
+            key=CONCURRENT_JOBS.key,
             value=concurrent_jobs,
         )
     return concurrent_jobs

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from kstream.batch_time import Duration, Time
 from kstream.errors import KStreamError
+from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 
 logger = logging.getLogger(__name__)
-TIMEOUT = "spark.streaming.kstream.unreachableTimeout"
 _TAKEN = "the next batch takes its records"
 REMINDER_MS = 60_000
 """Milliseconds between two log lines about one outage."""
@@ -66,7 +66,7 @@ class PlanningOutage:
                 time,
                 "is planned and waits to start" if planned else f"was not planned, {_TAKEN}. {self._unplanned} in a row",
                 left,
-                TIMEOUT,
+                UNREACHABLE_TIMEOUT,
                 error,
             )
         return True

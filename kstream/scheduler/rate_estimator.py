@@ -12,13 +12,9 @@ from abc import ABC, abstractmethod
 from kstream.batch_time import Duration
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
+from kstream.scheduler.settings import PID_DERIVED, PID_INTEGRAL, PID_MIN_RATE, PID_PROPORTIONAL, RATE_ESTIMATOR
 
-ESTIMATOR = "spark.streaming.backpressure.rateEstimator"
 PID = "pid"
-_PROPORTIONAL = "spark.streaming.backpressure.pid.proportional"
-_INTEGRAL = "spark.streaming.backpressure.pid.integral"
-_DERIVED = "spark.streaming.backpressure.pid.derived"
-_MIN_RATE = "spark.streaming.backpressure.pid.minRate"
 
 
 class RateEstimator(ABC):
@@ -109,14 +105,14 @@ def create_rate_estimator(settings: Settings, interval: Duration) -> RateEstimat
     Raises:
         ConfigurationError: the class is not there or is no RateEstimator, or a figure of the PID controller is out of its range.
     """
-    name: str = settings.get(ESTIMATOR)
+    name = settings[RATE_ESTIMATOR]
     if name != PID:
         return _own_estimator(name, interval)
-    figures = [settings.get(key) for key in (_PROPORTIONAL, _INTEGRAL, _DERIVED, _MIN_RATE)]
+    figures = [settings[entry] for entry in (PID_PROPORTIONAL, PID_INTEGRAL, PID_DERIVED, PID_MIN_RATE)]
     try:
         return PIDRateEstimator(interval.milliseconds, *figures)
     except ValueError as e:
-        raise ConfigurationError(f"spark.streaming.backpressure.pid.*: {e}", key=ESTIMATOR, value=name) from e
+        raise ConfigurationError(f"spark.streaming.backpressure.pid.*: {e}", key=RATE_ESTIMATOR.key, value=name) from e
 
 
 def _own_estimator(name: str, interval: Duration) -> RateEstimator:
@@ -126,7 +122,7 @@ def _own_estimator(name: str, interval: Duration) -> RateEstimator:
         made = getattr(importlib.import_module(module), attribute)(interval.milliseconds)
     except (ImportError, AttributeError, ValueError, TypeError) as e:
         hint = f"give {PID}, or the dotted name of a kstream.RateEstimator whose constructor takes the batch interval in ms"
-        raise ConfigurationError(f"{ESTIMATOR} is {name!r}: {e}; {hint}", key=ESTIMATOR, value=name) from e
+        raise ConfigurationError(f"{RATE_ESTIMATOR} is {name!r}: {e}; {hint}", key=RATE_ESTIMATOR.key, value=name) from e
     if not isinstance(made, RateEstimator):
-        raise ConfigurationError(f"{ESTIMATOR} is {name!r}, which is no kstream.RateEstimator", key=ESTIMATOR, value=name)
+        raise ConfigurationError(f"{RATE_ESTIMATOR} is {name!r}, which is no kstream.RateEstimator", key=RATE_ESTIMATOR.key, value=name)
     return made

@@ -10,6 +10,7 @@ from typing import Any
 from kstream.batch import Batch, PlannedInput
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
+from kstream.checkpoint.settings import HISTORY
 from kstream.dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.errors import StorageError
@@ -18,6 +19,7 @@ from kstream.scheduler.batch_planner import BatchPlanner
 from kstream.scheduler.batch_submitter import BatchSubmitter
 from kstream.scheduler.due_batches import DueBatches
 from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
+from kstream.scheduler.settings import MAX_BATCH_FAILURES
 
 logger = logging.getLogger(__name__)
 
@@ -151,12 +153,14 @@ class Restart:
             return
         self._lifecycle.complete(batch.time)
         logger.warning(
-            "batch %s failed %d times and is given up (spark.streaming.kstream.maxBatchFailures=%d). It is in the ledger, no restart runs "
+            "batch %s failed %d times and is given up (%s=%d). It is in the ledger, no restart runs "
             "it again, and the stream continues. When its cause is repaired, run it again while its plan is kept "
-            "(spark.streaming.kstream.history): %s",
+            "(%s): %s",
             batch.time,
             failures,
+            MAX_BATCH_FAILURES,
             self._max_batch_failures,
+            HISTORY,
             command,
         )
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
+from kstream.scheduler.settings import FAILED_BATCH, MAX_HELD_BATCHES, RETRIES
 
 CONTINUE, HOLD = "continue", "hold"
-FAILED_BATCH = "spark.streaming.kstream.failedBatch"
-RETRIES = "spark.streaming.kstream.batch.retries"
-MAX_HELD = "spark.streaming.kstream.maxHeldBatches"
 FIRST_MS = 1_000
 LONGEST_MS = 60_000
 """The first and the longest back-off in milliseconds. The longest one is also that of a batch whose retries are used up."""
@@ -51,12 +49,12 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     Raises:
         ConfigurationError: a value has no meaning.
     """
-    word = settings.get(FAILED_BATCH)
+    word = settings[FAILED_BATCH]
     if word not in (CONTINUE, HOLD):
-        raise ConfigurationError(f"{FAILED_BATCH} is {word!r}: give {CONTINUE} or {HOLD}", key=FAILED_BATCH, value=word)
-    retries, held = settings.get(RETRIES), settings.get(MAX_HELD)
+        raise ConfigurationError(f"{FAILED_BATCH} is {word!r}: give {CONTINUE} or {HOLD}", key=FAILED_BATCH.key, value=word)
+    retries, held = settings[RETRIES], settings[MAX_HELD_BATCHES]
     if retries < 0:
-        raise ConfigurationError(f"{RETRIES} is {retries}; it must be 0 or more", key=RETRIES, value=retries)
+        raise ConfigurationError(f"{RETRIES} is {retries}; it must be 0 or more", key=RETRIES.key, value=retries)
     if held < 1:
-        raise ConfigurationError(f"{MAX_HELD} is {held}; it must be at least 1", key=MAX_HELD, value=held)
+        raise ConfigurationError(f"{MAX_HELD_BATCHES} is {held}; it must be at least 1", key=MAX_HELD_BATCHES.key, value=held)
     return RetryPolicy(retries, word == HOLD, held)

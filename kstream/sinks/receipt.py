@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kstream.batch_time import Time
+from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def check_has_checkpoint(output: str, writer: Writer) -> None:
     if not writer.job:
         raise ConfigurationError(
             f"output {output} needs a checkpoint directory: without it no restart knows which batches have run. Set one (ssc.checkpoint)",
-            key="spark.streaming.checkpoint.directory",
+            key=CHECKPOINT_DIRECTORY.key,
             value=None,
         )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kstream.conf import Settings
 from kstream.storage import FileStore, LocalFileStore, open_store, prepare_to_write
-from kstream.storage.file_store import SINGLE_WRITER
 from kstream.storage.open import is_known, scheme_of
+from kstream.storage.settings import SINGLE_WRITER
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -78,7 +78,7 @@ def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
         StorageError: a request failed.
         KStreamError: the errors of `open_checkpoint`.
     """
-    single_writer = settings.get(SINGLE_WRITER)
+    single_writer = settings[SINGLE_WRITER]
     if not is_known(scheme_of(url)):
         return prepare_to_write(open_checkpoint(url), single_writer)
     return prepare_to_write(open_store(url, single_writer=single_writer), single_writer)

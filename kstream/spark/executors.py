@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from kstream.conf import parse_bool
 from kstream.errors import ConfigurationError, NotEnoughCoresError
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, HostLocation, Location
+from kstream.receiver.settings import WAITING_TIME
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 logger = logging.getLogger(__name__)
-WAITING_TIME = "spark.streaming.kstream.receiver.maxRegisteredResourcesWaitingTime"
 _POLL_S = 0.5
 _LOG_INTERVAL_S = 30.0
 _MOST_TASKS = 100

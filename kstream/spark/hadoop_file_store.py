@@ -20,8 +20,9 @@ from kstream.errors import AlreadyExistsError, ConfigurationError, MissingFileEr
 from kstream.secret import looks_secret
 from kstream.spark.java_gateway import hadoop_configuration, java_view
 from kstream.storage import FileStore
-from kstream.storage.file_store import SINGLE_WRITER, inside, refuses_a_second_create
+from kstream.storage.file_store import inside, refuses_a_second_create
 from kstream.storage.open import scheme_of
+from kstream.storage.settings import SINGLE_WRITER
 from kstream.worker.process import once
 
 _REDACTED = "<redacted>"

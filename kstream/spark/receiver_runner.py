@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kstream.conf import BY_KEY, parse_bool, parse_time_ms
+from kstream.conf import parse_bool, parse_time_ms
 from kstream.errors import LOGGED_ERROR, in_a_line
 from kstream.loop import THREADS, Event, Runtime
 from kstream.receiver.receiver import Receiver
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import ReceiverTask, ReceiverTaskConfig, start_store
 from kstream.receiver.receiver_tracker import TaskEnded
+from kstream.receiver.settings import WAITING_TIME
 from kstream.spark.executors import (
-    WAITING_TIME,
     ReceiverCores,
     executor_cores,
     executors,
@@ -45,7 +45,7 @@ def check_cores(
     sc: SparkContext,
     receivers: int,
     stop_wanted: Event,
-    wait_s: float = BY_KEY[WAITING_TIME].default / 1000,
+    wait_s: float = WAITING_TIME.default / 1000,
 ) -> None:
     """Wait until a task of a batch fits beside so many receivers, or until a stop is wanted; see `wait_for_cores`.
 

@@ -12,7 +12,6 @@ from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
 from kstream.conf import Settings, parse_bool
 from kstream.dstream.received_blocks import ReceivedBlocks
-from kstream.dstream.receiver_input_dstream import WRITE_AHEAD_LOG
 from kstream.errors import BlocksLostError, ConfigurationError
 from kstream.loop import Event
 from kstream.receiver import Receiver
@@ -21,22 +20,33 @@ from kstream.receiver.block_store import END, effective_storage_level, remove_bl
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_task import LOOPBACK, ReceiverTaskConfig
 from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
+from kstream.receiver.settings import (
+    BLOCK_INTERVAL,
+    BLOCK_QUEUE_SIZE,
+    BLOCK_STORE_MEMORY,
+    BLOCK_STORE_TIMEOUT,
+    MAX_REPLICATION_FAILURES,
+    RECEIVER_MAX_RATE,
+    RECEIVER_PORT,
+    RESTART_DELAY,
+)
 from kstream.rpc import RpcClient, RpcCredentials, RpcServer
+from kstream.rpc.settings import RPC_ENCRYPT
+from kstream.scheduler.settings import INITIAL_RATE
 from kstream.spark.executors import block_locations, free_executors, is_local, known_executors, set_receivers
 from kstream.spark.hadoop_file_store import HadoopFileStore
 from kstream.spark.receiver_runner import SparkReceiverRunner
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream.storage import FileStore
-from kstream.storage.file_store import SINGLE_WRITER
 from kstream.storage.open import place_for_workers
+from kstream.storage.settings import SINGLE_WRITER
 from kstream.wal import create_log_for_driver
+from kstream.wal.settings import WRITE_AHEAD_LOG
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 MOST_BLOCK_BYTES = 512 * 1024 * 1024
-PORT = "spark.streaming.kstream.receiver.port"
-ENCRYPT = "spark.streaming.kstream.rpc.encrypt"
 _SPARKS_ENCRYPTION = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 _LOG_SETTINGS = "spark.streaming."
 _STORE_TIMEOUT_S = 10.0
@@ -71,10 +81,10 @@ def open_received_blocks(
         RpcError: the driver cannot listen on its address.
         StorageError: the JVM does not answer for a store of Hadoop.
     """
-    logs = _receiver_logs(sc, settings, store) if settings.get(WRITE_AHEAD_LOG) else None
+    logs = _receiver_logs(sc, settings, store) if settings[WRITE_AHEAD_LOG] else None
     credentials = _credentials(settings, clock)
     bind, advertised = _addresses(sc)
-    server = RpcServer(credentials, {}, host=bind, port=settings.get(PORT))
+    server = RpcServer(credentials, {}, host=bind, port=settings[RECEIVER_PORT])
     try:
         config = _task_config(settings, advertised, server.port, credentials, logs)
         runner = SparkReceiverRunner(sc, config, stop_wanted)
@@ -102,7 +112,7 @@ def _addresses(sc: SparkContext) -> tuple[str, str]:
 
 def _credentials(settings: Settings, clock: Clock) -> RpcCredentials:
     """Make new credentials. They encrypt if the setting is true, or if it is not set and Spark encrypts its own messages."""
-    encrypt = settings.get(ENCRYPT)
+    encrypt = settings[RPC_ENCRYPT]
     if encrypt is None:
         encrypt = any(parse_bool(settings.source.get(key) or "false") for key in _SPARKS_ENCRYPTION)
     if not encrypt:
@@ -118,16 +128,16 @@ def _task_config(
         driver_host,
         driver_port,
         credentials,
-        memory_bytes=settings.get("spark.streaming.kstream.blockStore.memory"),
+        memory_bytes=settings[BLOCK_STORE_MEMORY],
         most_block_bytes=MOST_BLOCK_BYTES,
-        block_interval_ms=settings.get("spark.streaming.blockInterval"),
-        block_queue_size=settings.get("spark.streaming.blockQueueSize"),
-        restart_delay_ms=settings.get("spark.streaming.receiverRestartDelay"),
-        most_failures=settings.get("spark.storage.maxReplicationFailures"),
-        max_rate=settings.get("spark.streaming.receiver.maxRate") or None,
-        initial_rate=settings.get("spark.streaming.backpressure.initialRate") or None,
+        block_interval_ms=settings[BLOCK_INTERVAL],
+        block_queue_size=settings[BLOCK_QUEUE_SIZE],
+        restart_delay_ms=settings[RESTART_DELAY],
+        most_failures=settings[MAX_REPLICATION_FAILURES],
+        max_rate=settings[RECEIVER_MAX_RATE] or None,
+        initial_rate=settings[INITIAL_RATE] or None,
         logs=logs,
-        block_store_timeout_s=settings.get("spark.streaming.receiver.blockStoreTimeout"),
+        block_store_timeout_s=settings[BLOCK_STORE_TIMEOUT],
     )
 
 
@@ -149,15 +159,15 @@ def _receiver_logs(sc: SparkContext, settings: Settings, store: FileStore | None
         raise ConfigurationError(
             "Cannot enable receiver write-ahead log without checkpoint directory set. Please use streamingContext.checkpoint() to set the "
             "checkpoint directory. See documentation for more details.",
-            key=WRITE_AHEAD_LOG,
+            key=WRITE_AHEAD_LOG.key,
             value=True,
         )
-    place = place_of(store, settings.get(SINGLE_WRITER))
+    place = place_of(store, settings[SINGLE_WRITER])
     if place is None:
         raise ConfigurationError(
             f"{WRITE_AHEAD_LOG} is true, but executors cannot write to the checkpoint directory {store.url} themselves: use one on a file "
             "system that all share, on HDFS or on an object store",
-            key=WRITE_AHEAD_LOG,
+            key=WRITE_AHEAD_LOG.key,
             value=store.url,
         )
     conf = tuple(sorted((key, value) for key, value in sc.getConf().getAll() if key.startswith(_LOG_SETTINGS)))

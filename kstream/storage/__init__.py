@@ -6,6 +6,7 @@ about plans and epochs depends on that. So a store that cannot do it is refused,
 is in `kstream.spark`. Files are whole and never change, with one exception: the write-ahead logs of an `AppendingStore` (a local
 disk, HDFS) grow.
 
+    settings       the setting of stores
     file_store     the contract, further abilities of some stores, and the test of a store's create
     local          a directory on a local disk
     object_store   a prefix in a bucket: S3, Google Cloud Storage, Azure
@@ -15,13 +16,12 @@ disk, HDFS) grow.
     open           the store of a path or URL, on the driver and in workers
 """
 
-from kstream.storage.file_store import SINGLE_WRITER, AppendableFile, AppendingStore, FileStore
+from kstream.storage.file_store import AppendableFile, AppendingStore, FileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.memory import MemoryFileStore
 from kstream.storage.open import StorePlace, open_store, place_for_workers, prepare_to_write
 
 __all__ = [
-    "SINGLE_WRITER",
     "AppendableFile",
     "AppendingStore",
     "FileStore",

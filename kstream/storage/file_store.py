@@ -141,9 +141,6 @@ class AppendingStore(FileStore, Protocol):
 
 logger = logging.getLogger(__name__)
 
-SINGLE_WRITER = "spark.streaming.kstream.checkpoint.singleWriter"
-"""The setting by which the user promises that there is never a second driver."""
-
 
 @runtime_checkable
 class PreparedStore(FileStore, Protocol):

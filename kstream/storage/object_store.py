@@ -20,7 +20,8 @@ from kstream.errors import (
     StorageError,
     UnsupportedStoreError,
 )
-from kstream.storage.file_store import SINGLE_WRITER, inside, refuses_a_second_create
+from kstream.storage.file_store import inside, refuses_a_second_create
+from kstream.storage.settings import SINGLE_WRITER
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig

@@ -8,11 +8,12 @@ from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
 from kstream.errors import ConfigurationError, UnsupportedStoreError
-from kstream.storage.file_store import SINGLE_WRITER, FileStore, PreparedStore
+from kstream.storage.file_store import FileStore, PreparedStore
 from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.local import LocalFileStore
 from kstream.storage.memory import MemoryFileStore
 from kstream.storage.object_store import ObjectFileStore
+from kstream.storage.settings import SINGLE_WRITER
 from kstream.worker.process import once
 
 HADOOP = frozenset({"hdfs", "viewfs", "o3fs", "ofs"})

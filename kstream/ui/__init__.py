@@ -4,6 +4,7 @@ One idea: a page source says how things are at one moment, the server shows it, 
 seconds; nobody who looks costs nothing. What is kept has bounds: whole facts of few batches, a small row of more, an hour in buckets. The
 files:
 
+    settings        the settings of the page
     forms           the forms of the JSON: each answer and each part of one, as TypedDicts
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
     batch_forms     the forms of batches, inputs and output operations; BatchRow, what is kept of many
@@ -21,5 +22,5 @@ files:
     ui_server       UiServer: the port
     ui_system       UiSystem: all of them, from the start of a context to its stop
 
-The context imports this room only if the page is enabled; `kstream page` shows the page of a checkpoint.
+The context imports this room, but for its settings, only if the page is enabled; `kstream page` shows the page of a checkpoint.
 """

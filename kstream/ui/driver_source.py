@@ -13,8 +13,9 @@ from kstream.batch import BatchInfo, LogLag, OutputOperationInfo, PendingBatches
 from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
-from kstream.conf import ENTRIES, Settings, text_of
-from kstream.scheduler.executor_allocation_policy import SCALING_DOWN_RATIO, SCALING_UP_RATIO, AllocationDecision, Scaling
+from kstream.conf import ConfigEntry, Settings, text_of
+from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
+from kstream.scheduler.settings import SCALING_DOWN_RATIO, SCALING_UP_RATIO
 from kstream.secret import looks_secret, without_secrets
 from kstream.ui.batch_forms import BatchRow, batch_form, detail_form, operation_form, planned_form, row_of, status_of
 from kstream.ui.decisions import Decision, Decisions
@@ -84,6 +85,7 @@ class DriverSource:
 
     Args:
         settings: those of the context.
+        entries: all settings there are.
         listener: what is kept of batches.
         decisions: what was decided and met.
         ledger: the ledger.
@@ -97,6 +99,7 @@ class DriverSource:
     def __init__(
         self,
         settings: Settings,
+        entries: Sequence[ConfigEntry[object]],
         listener: StreamingJobProgressListener,
         decisions: Decisions,
         ledger: DriverLedger,
@@ -107,6 +110,7 @@ class DriverSource:
         version: str,
     ) -> None:
         self._settings = settings
+        self._entries = entries
         self._listener = listener
         self._decisions = decisions
         self._ledger = ledger
@@ -187,7 +191,7 @@ class DriverSource:
 
     def decisions(self) -> Sequence[DecisionForm]:
         """Return the last decisions, warnings and errors, newest first."""
-        up, down = self._settings.get(SCALING_UP_RATIO), self._settings.get(SCALING_DOWN_RATIO)
+        up, down = self._settings[SCALING_UP_RATIO], self._settings[SCALING_DOWN_RATIO]
         made = [decision for at_ms, one in self._figures().allocations if (decision := _allocation(at_ms, one, up, down)) is not None]
         return [decision.form() for decision in sorted([*self._decisions.all(), *made], key=lambda each: each.at_ms)[::-1]]
 
@@ -197,7 +201,7 @@ class DriverSource:
 
     def settings(self) -> Sequence[SettingForm]:
         """Return the settings that differ from their defaults, by key, without secrets."""
-        changed = ((entry, self._settings.get(entry.key)) for entry in ENTRIES)
+        changed = ((entry, self._settings[entry]) for entry in self._entries)
         return [
             {
                 "key": entry.key,

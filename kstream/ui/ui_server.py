@@ -24,9 +24,9 @@ from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host,
 from kstream.ui.access import TokenAnswer, TokenCheck
 from kstream.ui.forms import BatchStatus
 from kstream.ui.page_source import PageSource
+from kstream.ui.settings import UI_HOST, UI_PORT, UI_TOKEN
 
 logger = logging.getLogger(__name__)
-PORT, HOST, TOKEN = "spark.streaming.kstream.ui.port", "spark.streaming.kstream.ui.host", "spark.streaming.kstream.ui.token"
 COOKIE = "kstream_token_{port}_{mark}"
 """The cookie with the token. A browser sends the cookies of a host to all its ports, so each server has its own name. Through two tunnels
 two servers may seem to be one host with one port, so the token has a part in the name."""
@@ -106,11 +106,11 @@ class UiServer(HttpServer):
 
     def __init__(self, host: str, port: int, source: PageSource, token: str | None = None, clock: Clock | None = None) -> None:
         if not token and not is_loopback(host):
-            raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=HOST, value=host)
+            raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=UI_HOST.key, value=host)
         if token and not (token.isascii() and token.isprintable() and token == token.strip()):
-            raise ConfigurationError("the token of the page must be printable ASCII, without a space at its ends", key=TOKEN)
+            raise ConfigurationError("the token of the page must be printable ASCII, without a space at its ends", key=UI_TOKEN.key)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
-        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", PORT, _END_S, HEADERS, _CONNECTIONS)
+        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", UI_PORT.key, _END_S, HEADERS, _CONNECTIONS)
         self.url = self.root
         """The address of the page for a person, without a token."""
 

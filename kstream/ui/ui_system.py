@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import Clock
-from kstream.conf import Settings
+from kstream.conf import ConfigEntry, Settings
 from kstream.errors import ConfigurationError
 from kstream.http_server import is_loopback
 from kstream.listener import StreamingListenerBus
@@ -17,12 +17,12 @@ from kstream.ui.access import make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
 from kstream.ui.driver_ledger import DriverLedger, connectors_ranges
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.settings import RETAINED_BATCHES, UI_HOST, UI_PORT, UI_TOKEN
 from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
-from kstream.ui.ui_server import HOST, PORT, TOKEN, UiServer
+from kstream.ui.ui_server import UiServer
 
 logger = logging.getLogger(__name__)
-RETAINED = "spark.streaming.ui.retainedBatches"
 
 
 class UiSystem:
@@ -30,14 +30,24 @@ class UiSystem:
 
     Args:
         settings: those of the context.
+        entries: all settings there are.
         interval: the batch interval.
         clock: the clock of the context.
         bus: the listener bus of the context.
         version: of kstream.
     """
 
-    def __init__(self, settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus, version: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        entries: Sequence[ConfigEntry[object]],
+        interval: Duration,
+        clock: Clock,
+        bus: StreamingListenerBus,
+        version: str,
+    ) -> None:
         self._settings = settings
+        self._entries = entries
         self._interval = interval
         self._clock = clock
         self._bus = bus
@@ -74,10 +84,10 @@ class UiSystem:
             PortTakenError: another process has the port.
             ConfigurationError: the port cannot be opened, or a setting has no meaning.
         """
-        retained = self._settings.get(RETAINED)
+        retained = self._settings[RETAINED_BATCHES]
         if retained < 0:
-            raise ConfigurationError(f"{RETAINED} is {retained}; it must be 0 or more", key=RETAINED, value=retained)
-        host, token = self._settings.get(HOST), self._settings.get(TOKEN) or None
+            raise ConfigurationError(f"{RETAINED_BATCHES} is {retained}; it must be 0 or more", key=RETAINED_BATCHES.key, value=retained)
+        host, token = self._settings[UI_HOST], self._settings[UI_TOKEN] or None
         is_made = token is None and not is_loopback(host)
         if is_made:
             token = make_token()
@@ -86,8 +96,10 @@ class UiSystem:
         self._warnings = LoggedWarnings(self._decisions)
         ledger = DriverLedger(store, self._clock)
         stored = StoredBatches(store, connectors_ranges)
-        source = DriverSource(self._settings, self._listener, self._decisions, ledger, stored, status, figures, spark, self._version)
-        self._server = UiServer(host, self._settings.get(PORT), source, token)
+        source = DriverSource(
+            self._settings, self._entries, self._listener, self._decisions, ledger, stored, status, figures, spark, self._version
+        )
+        self._server = UiServer(host, self._settings[UI_PORT], source, token)
         self._bus.add(self._listener)
         self._bus.add(self._decisions)
         self._warnings.start()

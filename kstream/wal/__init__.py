@@ -3,6 +3,7 @@
 One idea: once `write` has returned, the record is durable and readable by its handle, even if every process dies afterwards. A record
 that a crash has cut off is at the end of a file, and readers leave it out. No writer ever appends to such a file.
 
+    settings                     the settings of the driver's log and of receivers' logs
     write_ahead_log              the contract, also for a log class of the user; handles of records, also as JSON
     file_based_write_ahead_log   files of framed records in a FileStore, and the two ways to write them
     file_format                  names of files and framing of records (pure)

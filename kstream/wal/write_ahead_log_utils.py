@@ -5,14 +5,39 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from kstream.conf import ConfSource, Settings
+from kstream.conf import ConfigEntry, ConfSource, Settings
 from kstream.errors import ConfigurationError
 from kstream.storage import FileStore
 from kstream.wal.batched_write_ahead_log import BatchedWriteAheadLog, FencedWriteAheadLog
 from kstream.wal.file_based_write_ahead_log import FileBasedWriteAheadLog
+from kstream.wal.settings import (
+    DRIVER_LOG_ALLOW_BATCHING,
+    DRIVER_LOG_BATCHING_TIMEOUT,
+    DRIVER_LOG_CLASS,
+    DRIVER_LOG_CLOSE_FILE,
+    DRIVER_LOG_MAX_FAILURES,
+    DRIVER_LOG_ROLLING_INTERVAL,
+    RECEIVER_LOG_CLASS,
+    RECEIVER_LOG_CLOSE_FILE,
+    RECEIVER_LOG_MAX_FAILURES,
+    RECEIVER_LOG_ROLLING_INTERVAL,
+)
 from kstream.wal.write_ahead_log import WriteAheadLog
+
+
+class _Side(NamedTuple):
+    """The settings that the logs of the driver and of receivers have alike."""
+
+    class_name: ConfigEntry[str | None]
+    rolling_interval_secs: ConfigEntry[int]
+    max_failures: ConfigEntry[int]
+    close_file_after_write: ConfigEntry[bool]
+
+
+_DRIVER = _Side(DRIVER_LOG_CLASS, DRIVER_LOG_ROLLING_INTERVAL, DRIVER_LOG_MAX_FAILURES, DRIVER_LOG_CLOSE_FILE)
+_RECEIVER = _Side(RECEIVER_LOG_CLASS, RECEIVER_LOG_ROLLING_INTERVAL, RECEIVER_LOG_MAX_FAILURES, RECEIVER_LOG_CLOSE_FILE)
 
 DRIVER_LOG_FOLDER = "receivedBlockMetadata"
 """The folder of the driver's log in the store of the checkpoint."""
@@ -39,13 +64,13 @@ def create_log_for_driver(
     Raises:
         ConfigurationError: a setting has a value that cannot work.
     """
-    settings, side = Settings(conf), "driver"
-    log = _log(conf, settings, side, store, DRIVER_LOG_FOLDER)
+    settings = Settings(conf)
+    log = _log(conf, settings, _DRIVER, store, DRIVER_LOG_FOLDER)
     if probe is not None:
         log = FencedWriteAheadLog(log, probe)
-    if not settings.get(_key(side, "allowBatching")):
+    if not settings[DRIVER_LOG_ALLOW_BATCHING]:
         return log
-    return BatchedWriteAheadLog(log, settings.get(_key(side, "batchingTimeout")))
+    return BatchedWriteAheadLog(log, settings[DRIVER_LOG_BATCHING_TIMEOUT])
 
 
 def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int) -> WriteAheadLog:
@@ -54,24 +79,20 @@ def create_log_for_receiver(conf: ConfSource, store: FileStore, stream_id: int) 
     Raises:
         ConfigurationError: a setting has a value that cannot work.
     """
-    return _log(conf, Settings(conf), "receiver", store, receiver_log_folder(stream_id))
+    return _log(conf, Settings(conf), _RECEIVER, store, receiver_log_folder(stream_id))
 
 
-def _key(side: str, name: str) -> str:
-    return f"spark.streaming.{side}.writeAheadLog.{name}"
-
-
-def _log(conf: ConfSource, settings: Settings, side: str, store: FileStore, folder: str) -> WriteAheadLog:
-    """Make the log of one side, `driver` or `receiver`: of the user's class if a setting names one, else in files. ConfigurationError."""
-    name = settings.get(_key(side, "class"))
+def _log(conf: ConfSource, settings: Settings, side: _Side, store: FileStore, folder: str) -> WriteAheadLog:
+    """Make the log of one side: of the user's class if a setting names one, else in files. ConfigurationError."""
+    name = settings[side.class_name]
     if name:
-        return _made_by_class(_key(side, "class"), name, conf)
+        return _made_by_class(side.class_name.key, name, conf)
     return FileBasedWriteAheadLog(
         store,
         folder,
-        rolling_interval_secs=settings.get(_key(side, "rollingIntervalSecs")),
-        max_failures=settings.get(_key(side, "maxFailures")),
-        close_file_after_write=settings.get(_key(side, "closeFileAfterWrite")),
+        rolling_interval_secs=settings[side.rolling_interval_secs],
+        max_failures=settings[side.max_failures],
+        close_file_after_write=settings[side.close_file_after_write],
     )
 
 

@@ -22,6 +22,7 @@ from kstream.receiver.block_reading import Replica
 from kstream.rpc import RpcClient, RpcCredentials
 from kstream.spark.hadoop_directory import HadoopDirectory
 from kstream.testing import ManualClock
+from kstream.wal.settings import WRITE_AHEAD_LOG
 from tests.harness import INTERVAL, START
 from tests.inputs import stamp_memory, write
 from tests.streams import Stream
@@ -392,7 +393,7 @@ def test_receivers_that_would_leave_no_core_to_the_batches_are_refused_with_both
 
 
 def test_a_receivers_write_ahead_log_needs_a_checkpoint_directory(stream: Stream) -> None:
-    stream.ssc._settings.override("spark.streaming.receiver.writeAheadLog.enable", "true")
+    stream.ssc._settings.override(WRITE_AHEAD_LOG, "true")
     stream.ssc.receiverStream(Counting(1)).foreachRDD(note)
     with pytest.raises(ConfigurationError, match="Cannot enable receiver write-ahead log without checkpoint directory set"):
         stream.start()

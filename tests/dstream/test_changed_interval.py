@@ -11,6 +11,7 @@ from pyspark import SparkContext
 
 from kstream import DStream, StateSpec, StreamingContext
 from kstream.context.factories import services_of_context
+from kstream.context.settings import RECOVERY_ALLOW
 from kstream.testing import ManualClock
 from tests.harness import START
 from tests.streams import Stream, numbers
@@ -25,7 +26,7 @@ def live(
     found: Results = {}
     ssc = StreamingContext(sc, interval, clock=clock)
     ssc.checkpoint(str(path))
-    services_of_context(ssc).settings.override("spark.streaming.kstream.recovery.allow", allow)
+    services_of_context(ssc).settings.override(RECOVERY_ALLOW, allow)
     stream = Stream(sc, clock, ssc)
     build(numbers(ssc), interval).foreachRDD(lambda time, rdd: found.update({(time.milliseconds - START) // 1000: sorted(rdd.collect())}))
     stream.start()

@@ -11,7 +11,9 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import DStream, StreamingContext
+from kstream.checkpoint.settings import HISTORY
 from kstream.context.factories import services_of_context
+from kstream.context.settings import RECOVERY_ALLOW
 from kstream.errors import WindowChangedError
 from kstream.testing import ManualClock
 from tests.harness import START
@@ -34,8 +36,8 @@ class Job:
         ssc = StreamingContext(self.sc, 1, clock=self.clock)
         ssc.checkpoint(str(self.path))
         settings = services_of_context(ssc).settings
-        settings.override("spark.streaming.kstream.recovery.allow", allow)
-        settings.override("spark.streaming.kstream.history", self.history)
+        settings.override(RECOVERY_ALLOW, allow)
+        settings.override(HISTORY, self.history)
         stream = Stream(self.sc, self.clock, ssc)
         self.build(numbers(ssc), window).foreachRDD(
             lambda time, rdd: found.update({(time.milliseconds - START) // 1000: sorted(rdd.collect())})

@@ -9,7 +9,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from kstream.conf import Settings
-from kstream.context.observers import METRICS_PORT, Observers
+from kstream.context.observers import Observers
+from kstream.metrics.settings import METRICS_PORT
 from tests.harness import Driver, World
 
 
@@ -44,7 +45,7 @@ class Observed:
 
     def __init__(self, world: World, conf: dict[str, str] | None = None, driver: Driver | None = None) -> None:
         self.driver = driver or Driver(world, conf)
-        settings = Settings(dict(conf or {}) | {METRICS_PORT: "0"})
+        settings = Settings(dict(conf or {}) | {METRICS_PORT.key: "0"})
         interval = self.driver.host.graph.batch_duration
         self.observers = Observers("job", settings, interval, self.driver.clock, self.driver.bus, lambda: 2)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kstream.conf import BY_KEY
+from kstream.metrics.settings import METRICS_PORT
 from tests.metrics.promql import exported, labels_in, labels_of_each_metric, metrics_in
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -88,4 +88,4 @@ def test_the_example_of_a_scrape_has_the_port_of_the_docs() -> None:
     (target,) = example["scrape_configs"][0]["static_configs"][0]["targets"]
     assert f"metrics.port={target.rpartition(':')[2]}" in (DOCS / "monitoring.md").read_text()
     assert example["rule_files"] == ["rules.yaml"]
-    assert "spark.streaming.kstream.metrics.port" in BY_KEY
+    assert METRICS_PORT.key == "spark.streaming.kstream.metrics.port"

@@ -10,7 +10,8 @@ import pytest
 
 from kstream.batch_time import Duration, Time
 from kstream.errors import KStreamError, PlanFailedError, StorageError, TransientError
-from kstream.scheduler.planning_outage import REMINDER_MS, TIMEOUT, PlanningOutage
+from kstream.scheduler.planning_outage import REMINDER_MS, PlanningOutage
+from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 from tests.harness import INTERVAL, START, Driver, World, started
 from tests.scheduler.test_downtime import JumpingClock
 from tests.scheduler.test_plan_failures import faulty_world
@@ -87,7 +88,7 @@ def test_the_log_has_a_line_a_minute_and_one_at_the_end(caplog: pytest.LogCaptur
         away.ended(T)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
     first, second, last = (record.message for record in caplog.records)
-    assert "the driver waits for 600 s more" in first and TIMEOUT in first and "brokers h:1 are away" in first
+    assert "the driver waits for 600 s more" in first and UNREACHABLE_TIMEOUT.key in first and "brokers h:1 are away" in first
     assert f"{1 + REMINDER_MS // 1000} in a row; the driver waits for 540 s more" in second
     assert "the outage is over after 90 s, 90 batches had no plan" in last
 
@@ -119,7 +120,7 @@ def refusing(prefix: str) -> Callable[[str, str], str | None]:
 
 def test_a_store_that_is_away_for_some_batches_is_no_error_and_loses_nothing() -> None:
     world, faulty = faulty_world()
-    driver = started(world, {TIMEOUT: "10m"})
+    driver = started(world, {UNREACHABLE_TIMEOUT.key: "10m"})
     driver.tick(2)
     faulty.fault = refusing("plans/")
     for _ in range(3):
@@ -135,7 +136,7 @@ def test_a_store_that_is_away_for_some_batches_is_no_error_and_loses_nothing() -
 
 def test_an_end_that_the_store_refuses_is_no_error_and_is_stored_before_the_next_plan() -> None:
     world, faulty = faulty_world()
-    driver = started(world, {TIMEOUT: "10m"})
+    driver = started(world, {UNREACHABLE_TIMEOUT.key: "10m"})
     faulty.fault = refusing("done/")
     driver.tick(2)
     assert drained(driver) and driver.errors == []
@@ -143,7 +144,7 @@ def test_an_end_that_the_store_refuses_is_no_error_and_is_stored_before_the_next
     driver.tick(1)
     driver.stop()
     world.assert_exact()
-    second: Driver = started(world, {TIMEOUT: "10m"})
+    second: Driver = started(world, {UNREACHABLE_TIMEOUT.key: "10m"})
     second.tick(1)
     second.stop()
     assert len(world.attempts) == 3, "no batch ran twice"
@@ -151,7 +152,7 @@ def test_an_end_that_the_store_refuses_is_no_error_and_is_stored_before_the_next
 
 def test_a_store_that_stays_away_is_the_error_after_the_time() -> None:
     world, faulty = faulty_world()
-    driver = started(world, {TIMEOUT: f"{2 * INTERVAL}ms"})
+    driver = started(world, {UNREACHABLE_TIMEOUT.key: f"{2 * INTERVAL}ms"})
     driver.tick(1)
     faulty.fault = refusing("plans/")
     for _ in range(2):
@@ -167,14 +168,14 @@ def test_a_store_that_stays_away_is_the_error_after_the_time() -> None:
 
 def test_a_driver_that_dies_in_an_outage_leaves_everything_to_the_next_one() -> None:
     world, faulty = faulty_world()
-    driver = started(world, {TIMEOUT: "10m"})
+    driver = started(world, {UNREACHABLE_TIMEOUT.key: "10m"})
     driver.tick(2)
     faulty.fault = refusing("plans/")
     driver.tick_only(2)
     assert drained(driver)
     driver.die()
     faulty.fault = lambda _verb, _name: None
-    second: Driver = started(world, {TIMEOUT: "10m"})
+    second: Driver = started(world, {UNREACHABLE_TIMEOUT.key: "10m"})
     second.tick(1)
     second.stop()
     world.assert_exact()
@@ -208,7 +209,7 @@ def test_of_the_ticks_that_pass_while_a_request_waits_only_the_newest_is_tried(m
 
 def test_a_planned_batch_whose_look_for_a_newer_driver_fails_waits_for_the_store_and_is_no_failure() -> None:
     world, faulty = faulty_world()
-    driver = started(world, {TIMEOUT: "10m"})
+    driver = started(world, {UNREACHABLE_TIMEOUT.key: "10m"})
     faulty.fault = lambda verb, name: "before" if verb == "exists" and name.startswith("epoch-") else None
     first = driver.tick_only(1)
     driver.settle()

@@ -14,7 +14,7 @@ from kstream.checkpoint import read_log
 from kstream.dstream import ForEachDStream
 from kstream.errors import MissingFileError, StateLostError
 from kstream.scheduler.job_scheduler import MOST_REPAIRS
-from kstream.scheduler.planning_outage import TIMEOUT
+from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 from kstream.scheduler.state_checkpointer import is_lost_state, state_lost
 from tests.fakes import FakeHost, FakeStateDStream
 from tests.harness import INTERVAL, PATIENCE, Driver, World
@@ -231,7 +231,7 @@ def test_a_repair_that_meets_an_outage_of_the_store_is_done_later_and_runs_no_ou
     world, ran = World(), list[int]()
     store = Away(world.store)
     build = job(lambda time, _rdd: ran.append(time.milliseconds))
-    driver = Driver(world, {**HISTORY, TIMEOUT: "10min"}, build=build, store=store).start()
+    driver = Driver(world, {**HISTORY, UNREACHABLE_TIMEOUT.key: "10min"}, build=build, store=store).start()
     driver.tick(1)
 
     def run(time: int) -> None:

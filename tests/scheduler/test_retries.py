@@ -11,7 +11,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
 from kstream.dstream import ForEachDStream, TransformedDStream
 from kstream.errors import FencedError, StorageError
-from kstream.scheduler.planning_outage import TIMEOUT
+from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World, wait_for_timers
 from tests.scheduler.test_states import with_state
@@ -421,7 +421,7 @@ def test_listeners_hear_of_no_end_of_a_batch_whose_jobs_were_never_submitted() -
 def test_a_retry_that_meets_an_outage_of_the_store_uses_no_retry_up(retries: str, away: int) -> None:
     world, sink = World(), Sink()
     store = Away(world.store)
-    driver = running(world, sink, {RETRIES: retries, TIMEOUT: "10min"}, store=store)
+    driver = running(world, sink, {RETRIES: retries, UNREACHABLE_TIMEOUT.key: "10min"}, store=store)
     sink.away = {FIRST}
     driver.tick_only(1)
     world.wait(lambda: world.attempts)
@@ -440,7 +440,7 @@ def test_a_retry_that_meets_an_outage_of_the_store_uses_no_retry_up(retries: str
 def test_a_retry_that_meets_an_outage_longer_than_its_time_is_used_up() -> None:
     world, sink = World(), Sink()
     store = Away(world.store)
-    driver = running(world, sink, {RETRIES: "1", TIMEOUT: "5s"}, store=store)
+    driver = running(world, sink, {RETRIES: "1", UNREACHABLE_TIMEOUT.key: "5s"}, store=store)
     sink.away = {FIRST}
     fails(driver)
     store.down = True
@@ -452,7 +452,7 @@ def test_a_retry_that_meets_an_outage_longer_than_its_time_is_used_up() -> None:
 def test_while_the_store_is_away_one_of_the_batches_that_are_due_looks_and_not_each() -> None:
     world, sink = World(), Sink()
     store = Away(world.store)
-    driver = running(world, sink, {RETRIES: "9", TIMEOUT: "10min", "spark.streaming.concurrentJobs": "4"}, store=store)
+    driver = running(world, sink, {RETRIES: "9", UNREACHABLE_TIMEOUT.key: "10min", "spark.streaming.concurrentJobs": "4"}, store=store)
     gate, failed = threading.Event(), {FIRST, SECOND, THIRD, FOURTH}
 
     def output(time: int) -> None:
@@ -579,7 +579,7 @@ def test_under_hold_outputs_see_the_batches_in_their_order(jobs: str) -> None:
 def test_under_hold_the_order_stays_when_the_store_is_away_as_the_oldest_batch_starts() -> None:
     world, sink = World(), Sink()
     store = Away(world.store)
-    driver = running(world, sink, {RETRIES: "9", POLICY: "hold", TIMEOUT: "10min"}, store=store)
+    driver = running(world, sink, {RETRIES: "9", POLICY: "hold", UNREACHABLE_TIMEOUT.key: "10min"}, store=store)
     sink.away = {FIRST}
     fails(driver)
     for _ in range(3):

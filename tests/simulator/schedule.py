@@ -14,7 +14,8 @@ from unittest.mock import patch
 from kstream import crash_point
 from kstream.checkpoint import LogContents, read_log, settled
 from kstream.scheduler import missed_batches
-from kstream.scheduler.retry_policy import CONTINUE, FAILED_BATCH, HOLD, RETRIES
+from kstream.scheduler.retry_policy import CONTINUE, HOLD
+from kstream.scheduler.settings import FAILED_BATCH, RETRIES
 from kstream.storage import FileStore
 from tests.simulator.driver import SimulatedDriver
 from tests.simulator.errors import SimulationStuckError
@@ -78,10 +79,10 @@ class Schedule:
         # Without a history: in segments of fifty no plan of a short schedule would ever be removed.
         own = {"spark.streaming.concurrentJobs": jobs, "spark.streaming.kstream.history": "0"}
         policy = random.Random(f"policy {seed}")  # of its own: other draws of a seed stay as they are
-        own[RETRIES] = str(policy.choice([0, 0, 1, 3]))
-        own[FAILED_BATCH] = policy.choice([CONTINUE, CONTINUE, HOLD])
+        own[RETRIES.key] = str(policy.choice([0, 0, 1, 3]))
+        own[FAILED_BATCH.key] = policy.choice([CONTINUE, CONTINUE, HOLD])
         self._conf = {**own, **self.source.conf, **scenario.conf}
-        self.history.holds = self._conf[FAILED_BATCH] == HOLD
+        self.history.holds = self._conf[FAILED_BATCH.key] == HOLD
         self._remember_ms = self.rng.choice([0, 0, 3]) * scenario.interval_ms
 
     # -- the story

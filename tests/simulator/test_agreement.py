@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kstream.scheduler.retry_policy import CONTINUE, FAILED_BATCH, HOLD, RETRIES
+from kstream.scheduler.retry_policy import CONTINUE, HOLD
+from kstream.scheduler.settings import FAILED_BATCH, RETRIES
 from tests.simulator import Faults, NumberSource, Scenario, planted, run_schedule
 from tests.simulator.kafka import KafkaSource
 from tests.simulator.source import MakeSource
@@ -22,8 +23,8 @@ FAILING = Faults(write=0.15, read=0.1, job=0.4, slow_job=0.3, crash=0.5, freeze=
     ("source", "faults", "conf", "schedules"),
     [
         (KafkaSource, None, {}, 100),
-        (NumberSource, FAILING, {RETRIES: "1", FAILED_BATCH: HOLD}, 200),
-        (NumberSource, FAILING, {RETRIES: "1", FAILED_BATCH: CONTINUE}, 200),
+        (NumberSource, FAILING, {RETRIES.key: "1", FAILED_BATCH.key: HOLD}, 200),
+        (NumberSource, FAILING, {RETRIES.key: "1", FAILED_BATCH.key: CONTINUE}, 200),
         (StatesSource, None, {}, 40),
     ],
     ids=["kafka", "hold", "continue", "states"],
@@ -41,7 +42,7 @@ def test_the_lifecycle_its_views_and_the_log_agree_after_each_step(
 def test_a_bug_planted_in_the_steps_of_a_batch_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     scenarios = [
-        Scenario(NumberSource, faults=FAILING, conf={RETRIES: retries, FAILED_BATCH: policy}, agrees=True)
+        Scenario(NumberSource, faults=FAILING, conf={RETRIES.key: retries, FAILED_BATCH.key: policy}, agrees=True)
         for policy in (HOLD, CONTINUE)
         for retries in ("0", "1")
     ]

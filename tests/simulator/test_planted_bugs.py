@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from kstream.scheduler.retry_policy import CONTINUE, FAILED_BATCH, HOLD, RETRIES
+from kstream.scheduler.retry_policy import CONTINUE, HOLD
+from kstream.scheduler.settings import FAILED_BATCH, RETRIES
 from tests.simulator import Faults, NumberSource, Scenario, planted, run_schedule
 from tests.simulator.invariants import OUTCOME
 from tests.simulator.kafka import KafkaSource
@@ -68,12 +69,12 @@ def test_a_bug_planted_in_retries_or_hold_is_found_within_a_thousand_schedules(
     plant: Plant, told_by: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    _, broken = first_seed_that_fails(Scenario(NumberSource, conf={RETRIES: "3", FAILED_BATCH: policy}))
+    _, broken = first_seed_that_fails(Scenario(NumberSource, conf={RETRIES.key: "3", FAILED_BATCH.key: policy}))
     assert told_by in broken
 
 
 def test_a_batch_that_waits_behind_those_that_wait_for_it_is_found_within_a_thousand_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = Scenario(NumberSource, faults=Faults(read=0.1, job=0.3), conf={RETRIES: "3", FAILED_BATCH: HOLD})
+    scenario = Scenario(NumberSource, faults=Faults(read=0.1, job=0.3), conf={RETRIES.key: "3", FAILED_BATCH.key: HOLD})
     assert [run_schedule(seed, scenario).broken for seed in range(30)] == [[]] * 30
     planted.a_batch_that_could_not_start_waits_behind_all_others(monkeypatch)
     _, broken = first_seed_that_fails(scenario, by=None)
@@ -84,7 +85,7 @@ def test_a_retry_that_does_not_look_for_a_newer_writer_is_found_within_a_thousan
     """The job may look itself, if it waited for an interval. So the order of things tells of it, and not always the outcome."""
     planted.a_retry_does_not_look_for_a_newer_writer(monkeypatch)
     faults = Faults(job=0.5, freeze=4.0, second=4.0, crash=0.5, calm=3.0)
-    _, broken = first_seed_that_fails(Scenario(NumberSource, faults=faults, conf={RETRIES: "3"}), by=None)
+    _, broken = first_seed_that_fails(Scenario(NumberSource, faults=faults, conf={RETRIES.key: "3"}), by=None)
     assert broken <= {"who_runs_has_looked", *BY_OUTCOME}
 
 
@@ -101,7 +102,7 @@ def test_a_bug_planted_in_settled_intervals_is_found_within_a_thousand_schedules
     plant: Plant, faults: Faults, chaos_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan is lost or runs twice; or no driver starts any more, because a plan seems to be missing (`stuck`)."""
-    scenario = Scenario(NumberSource, faults=faults, chaos_ms=chaos_ms, conf={RETRIES: "0", FAILED_BATCH: CONTINUE})
+    scenario = Scenario(NumberSource, faults=faults, chaos_ms=chaos_ms, conf={RETRIES.key: "0", FAILED_BATCH.key: CONTINUE})
     assert [run_schedule(seed, scenario).broken for seed in range(30)] == [[]] * 30
     plant(monkeypatch)
     seed, _ = first_seed_that_fails(scenario, by={"stuck", *BY_OUTCOME})

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kstream.conf import Settings
-from kstream.context.observers import METRICS_PORT, UI_ENABLED, Observers
+from kstream.context.observers import Observers
+from kstream.metrics.settings import METRICS_PORT
+from kstream.ui.settings import UI_ENABLED, UI_PORT
 from tests.harness import Driver, World
 from tests.metrics.scraped import scrape
 from tests.ui.asked import Reply, ask
 
-PORT = "spark.streaming.kstream.ui.port"
 STREAMING = "/api/v1/applications/local/streaming/"
 
 
@@ -20,7 +21,7 @@ class LookedAt:
     def __init__(self, world: World, conf: dict[str, str] | None = None, driver: Driver | None = None) -> None:
         conf = conf or {}
         self.driver = driver or Driver(world, conf)
-        settings = Settings({METRICS_PORT: "0", UI_ENABLED: "true", PORT: "0", **conf})
+        settings = Settings({METRICS_PORT.key: "0", UI_ENABLED.key: "true", UI_PORT.key: "0", **conf})
         interval = self.driver.host.graph.batch_duration
         self.observers = Observers("job", settings, interval, self.driver.clock, self.driver.bus, lambda: 2)
 

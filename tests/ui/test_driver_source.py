@@ -17,6 +17,7 @@ from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.history import LedgerEntry
 from kstream.conf import Settings
+from kstream.context.settings_table import settings_table
 from kstream.errors import StorageError
 from kstream.listener import (
     StreamingListenerBatchSubmitted,
@@ -63,6 +64,7 @@ class Sourced:
         stored = StoredBatches(store, lambda: ranges_of)
         self.source = DriverSource(
             Settings(conf or {}),
+            settings_table().entries,
             self.listener,
             self.decisions,
             self.ledger,

@@ -16,6 +16,7 @@ import pytest
 from kstream.errors import ConfigurationError, PortTakenError, StorageError
 from kstream.ui import access, ui_server
 from kstream.ui.access import delay_ms
+from kstream.ui.settings import UI_TOKEN
 from kstream.ui.ui_server import HEADERS, UiServer
 from tests.ui.asked import FakeSource, Reply, ask
 from tests.ui.test_access import SteppedClock
@@ -231,7 +232,7 @@ def test_a_browser_with_the_right_cookie_may_send_other_tokens_as_well(serve: Se
 def test_a_token_that_not_every_client_can_send_is_refused_at_the_start_and_not_shown(source: FakeSource, token: str) -> None:
     with pytest.raises(ConfigurationError, match="printable ASCII") as caught:
         UiServer("127.0.0.1", 0, source, token)
-    assert "nter" not in str(caught.value) and caught.value.facts == {"key": ui_server.TOKEN}
+    assert "nter" not in str(caught.value) and caught.value.facts == {"key": UI_TOKEN.key}
 
 
 def test_browsers_may_keep_many_connections_open(serve: Serve) -> None:

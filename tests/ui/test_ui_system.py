@@ -27,7 +27,7 @@ def bus() -> StreamingListenerBus:
 
 @pytest.fixture
 def page(bus: StreamingListenerBus) -> Iterator[UiSystem]:
-    made = UiSystem(Settings({"spark.streaming.kstream.ui.port": "0"}), Duration(1000), ManualClock(0), bus, "0.1.0")
+    made = UiSystem(Settings({"spark.streaming.kstream.ui.port": "0"}), (), Duration(1000), ManualClock(0), bus, "0.1.0")
     yield made
     made.stop()
 
@@ -60,7 +60,7 @@ def test_what_was_never_started_is_stopped_without_harm(page: UiSystem, bus: Str
 
 def test_a_page_that_is_refused_its_port_leaves_nothing(bus: StreamingListenerBus) -> None:
     before = handlers()
-    refused = UiSystem(Settings({"spark.streaming.kstream.ui.port": "70000"}), Duration(1000), ManualClock(0), bus, "0.1.0")
+    refused = UiSystem(Settings({"spark.streaming.kstream.ui.port": "70000"}), (), Duration(1000), ManualClock(0), bus, "0.1.0")
     with pytest.raises(ConfigurationError, match=r"spark\.streaming\.kstream\.ui\.port"):
         started(refused)
     assert bus._listeners == [] and handlers() == before

@@ -24,6 +24,7 @@ from kstream.offsets.errors_policy import OnRecordError, RecordErrorLog
 from kstream.offsets.offset_range import OffsetRange, Partition, describe_offsets
 from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
+from kstream.offsets.settings import DOWNTIME
 from kstream.worker.stored_letters import letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient, LogEnd
@@ -133,7 +134,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         super().start(services)
         self._admission = AdmissionControl(self.spec.admission(self.ssc.settings), self.slide_duration)
         self._admission.restore(services.last_batches, self.id)
-        check_one_of(self._policy(), DOWNTIME_POLICIES, "spark.streaming.kstream.downtime")
+        check_one_of(self._policy(), DOWNTIME_POLICIES, DOWNTIME.key)
         check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
         check_apart(self._on_record_error().dead_letter_topic, self.spec.topics)
         self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
@@ -370,7 +371,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
 
     def _policy(self) -> str:
         """Return the downtime policy: that of the stream, else that of the settings."""
-        return self.spec.downtime or self.ssc.settings.get("spark.streaming.kstream.downtime")
+        return self.spec.downtime or self.ssc.settings[DOWNTIME]
 
     def _on_data_loss(self) -> str:
         """Return the policy for data loss: that of the stream, else that of the settings. A replay that tolerates losses skips them."""

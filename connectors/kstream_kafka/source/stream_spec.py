@@ -13,6 +13,7 @@ from kstream.offsets.admission_control import AdmissionSettings
 from kstream.offsets.errors_policy import NO_POLICY, OnRecordError
 from kstream.offsets.offset_range import TopicAndPartition
 from kstream.offsets.positions import NO_POSITIONS, Positions
+from kstream.scheduler.settings import BACKPRESSURE_ENABLED, CONCURRENT_JOBS, INITIAL_RATE
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, check_one_of
 from kstream_kafka.planning.planner import PerPartitionConfig
@@ -79,9 +80,9 @@ class StreamSpec:
             max_rate=(lambda _: most) if rates is None else (lambda p: rates.maxRatePerPartition(TopicAndPartition(*p))),
             min_rate=(lambda _: least) if rates is None else (lambda p: rates.minRatePerPartition(TopicAndPartition(*p))),
             caps_rates=most > 0 or rates is not None,
-            backpressure=conf("spark.streaming.backpressure.enabled"),
-            initial_rate=conf("spark.streaming.backpressure.initialRate"),
-            concurrent_jobs=conf("spark.streaming.concurrentJobs"),
+            backpressure=settings[BACKPRESSURE_ENABLED],
+            initial_rate=settings[INITIAL_RATE],
+            concurrent_jobs=settings[CONCURRENT_JOBS],
             first_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.firstBatchRecords"),
             max_bytes=conf("spark.streaming.kstream.kafka.maxBytesPerBatch"),
             min_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.minRecordsPerBatch"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kstream.scheduler.retry_policy import RETRIES
+from kstream.scheduler.settings import RETRIES
 from tests.simulator import Faults, Scenario, run_schedule
 from tests.simulator.states import StatesSource, planted
 
@@ -32,8 +32,8 @@ def first_seed_that_fails(scenario: Scenario, by: str) -> int:
 @pytest.mark.parametrize(
     ("plant", "told_by", "faults", "conf"),
     [
-        (planted.files_of_a_state_go_as_soon_as_a_newer_one_is_named, MISSES_A_FILE, TRIES, {RETRIES: "3"}),
-        (planted.a_write_counts_as_having_read_more_than_it_read, MISSES_A_FILE, TRIES, {RETRIES: "3"}),
+        (planted.files_of_a_state_go_as_soon_as_a_newer_one_is_named, MISSES_A_FILE, TRIES, {RETRIES.key: "3"}),
+        (planted.a_write_counts_as_having_read_more_than_it_read, MISSES_A_FILE, TRIES, {RETRIES.key: "3"}),
         (planted.an_rdd_that_a_submitted_batch_of_a_backlog_holds_is_replaced, MISSES_A_FILE, LOSSES, {}),
         (planted.all_batches_of_a_backlog_are_generated_at_once, CUTS_ELSEWHERE, BACKLOG, {}),
         (planted.a_batch_does_not_wait_for_a_state_that_is_being_written, CUTS_ELSEWHERE, BACKLOG, {}),

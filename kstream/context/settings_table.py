@@ -1,0 +1,169 @@
+"""The table of all settings, in the groups and the order of docs/settings.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kstream.checkpoint import settings as checkpoint
+from kstream.conf import (
+    ALLOW_NON_CONSECUTIVE_OFFSETS,
+    FIRST_BATCH_RECORDS,
+    MAX_BYTES_PER_BATCH,
+    MAX_RATE_PER_PARTITION,
+    MAX_RECORDS_PER_TASK,
+    MAX_RETRIES,
+    MAX_TASKS,
+    MAX_WAIT,
+    MIN_RATE_PER_PARTITION,
+    MIN_RECORDS_PER_BATCH,
+    ON_DATA_LOSS,
+    POLL_TIMEOUT,
+    ConfigEntry,
+    SettingsTable,
+)
+from kstream.context import settings as context
+from kstream.dstream import settings as dstream
+from kstream.files import settings as files
+from kstream.metrics import settings as metrics
+from kstream.offsets import settings as offsets
+from kstream.receiver import settings as receiver
+from kstream.rpc import settings as rpc
+from kstream.scheduler import settings as scheduler
+from kstream.storage import settings as storage
+from kstream.ui import settings as ui
+from kstream.wal import settings as wal
+
+GROUPS: Mapping[str, Sequence[ConfigEntry[object]]] = {
+    "Batches": (
+        scheduler.CONCURRENT_JOBS,
+        scheduler.SKIP_EMPTY_BATCHES,
+        scheduler.UNREACHABLE_TIMEOUT,
+        dstream.UNPERSIST,
+    ),
+    "Failed batches": (
+        scheduler.RETRIES,
+        scheduler.FAILED_BATCH,
+        scheduler.MAX_HELD_BATCHES,
+        scheduler.MAX_BATCH_FAILURES,
+    ),
+    "Records that fail": (
+        dstream.ON_RECORD_ERROR,
+        offsets.DEAD_LETTER_TOPIC,
+        offsets.MAX_ERROR_RATIO,
+    ),
+    "Checkpoint and restart": (
+        checkpoint.CHECKPOINT_DIRECTORY,
+        offsets.DOWNTIME,
+        context.RECOVERY,
+        context.RECOVERY_ALLOW,
+        checkpoint.HISTORY,
+        storage.SINGLE_WRITER,
+    ),
+    "The end of a context": (
+        context.STOP_GRACEFULLY_ON_SHUTDOWN,
+        context.GRACEFUL_STOP_TIMEOUT,
+        context.STOP_SPARK_CONTEXT,
+    ),
+    "Reading Kafka": (
+        ON_DATA_LOSS,
+        MAX_TASKS,
+        MAX_RECORDS_PER_TASK,
+        MAX_RETRIES,
+        POLL_TIMEOUT,
+        ALLOW_NON_CONSECUTIVE_OFFSETS,
+    ),
+    "How many records a batch has": (
+        MAX_RATE_PER_PARTITION,
+        MIN_RATE_PER_PARTITION,
+        FIRST_BATCH_RECORDS,
+        MAX_BYTES_PER_BATCH,
+        MIN_RECORDS_PER_BATCH,
+        MAX_WAIT,
+        scheduler.BACKPRESSURE_ENABLED,
+        scheduler.INITIAL_RATE,
+        scheduler.RATE_ESTIMATOR,
+        scheduler.PID_PROPORTIONAL,
+        scheduler.PID_INTEGRAL,
+        scheduler.PID_DERIVED,
+        scheduler.PID_MIN_RATE,
+    ),
+    "Logs and files": (
+        files.MIN_REMEMBER,
+        offsets.LOG_FIRST_BATCH_RECORDS,
+        offsets.LOG_MAX_RATE_PER_PARTITION,
+        offsets.LOG_ON_DATA_LOSS,
+        files.SPLIT_BYTES,
+    ),
+    "Receivers": (
+        receiver.RECEIVER_MAX_RATE,
+        receiver.BLOCK_INTERVAL,
+        receiver.BLOCK_QUEUE_SIZE,
+        receiver.RESTART_DELAY,
+        receiver.BLOCK_STORE_TIMEOUT,
+        receiver.MAX_REPLICATION_FAILURES,
+        receiver.RECEIVER_ON_DATA_LOSS,
+        receiver.BLOCK_STORE_MEMORY,
+        receiver.WAITING_TIME,
+        receiver.RECEIVER_PORT,
+        rpc.RPC_ENCRYPT,
+    ),
+    "Write-ahead logs of receivers": (
+        wal.WRITE_AHEAD_LOG,
+        wal.RECEIVER_LOG_CLASS,
+        wal.RECEIVER_LOG_ROLLING_INTERVAL,
+        wal.RECEIVER_LOG_MAX_FAILURES,
+        wal.RECEIVER_LOG_CLOSE_FILE,
+        wal.DRIVER_LOG_CLASS,
+        wal.DRIVER_LOG_ROLLING_INTERVAL,
+        wal.DRIVER_LOG_MAX_FAILURES,
+        wal.DRIVER_LOG_ALLOW_BATCHING,
+        wal.DRIVER_LOG_BATCHING_TIMEOUT,
+        wal.DRIVER_LOG_CLOSE_FILE,
+    ),
+    "Executor allocation": (
+        scheduler.ALLOCATION_ENABLED,
+        scheduler.MIN_EXECUTORS,
+        scheduler.MAX_EXECUTORS,
+        scheduler.SCALING_INTERVAL,
+        scheduler.SCALING_UP_RATIO,
+        scheduler.SCALING_DOWN_RATIO,
+    ),
+    "Metrics": (
+        metrics.METRICS_PORT,
+        metrics.METRICS_HOST,
+        metrics.METRICS_MAX_PARTITIONS,
+    ),
+    "Page": (
+        ui.UI_ENABLED,
+        ui.UI_PORT,
+        ui.UI_HOST,
+        ui.UI_TOKEN,
+        ui.RETAINED_BATCHES,
+    ),
+    "Tests": (
+        context.CLOCK,
+        context.CLOCK_JUMP,
+    ),
+}
+WITHOUT_EFFECT = {
+    "spark.streaming.minRememberDuration": files.MIN_REMEMBER.key,
+    **dict.fromkeys(
+        (
+            "spark.streaming.dynamicAllocation.testing",
+            "spark.streaming.extraListeners",
+            "spark.streaming.kafka.consumer.cache.enabled",
+            "spark.streaming.kafka.consumer.cache.initialCapacity",
+            "spark.streaming.kafka.consumer.cache.loadFactor",
+            "spark.streaming.kafka.consumer.cache.maxCapacity",
+            "spark.streaming.kafka.consumer.cache.timeout",
+            "spark.streaming.raw.maxBlockSizeBytes",
+            "spark.streaming.sessionByKey.deltaChainThreshold",
+        ),
+        "",
+    ),
+}
+
+
+def settings_table() -> SettingsTable:
+    """Return the table of all settings."""
+    return SettingsTable(GROUPS, WITHOUT_EFFECT)
