@@ -1,8 +1,8 @@
 """Settings: what one is, how it is read, and the table of all of them.
 
 A setting is a typed constant, a `ConfigEntry`. The entries of a room are in its file `settings.py`. `settings[ENTRY]` reads one, from any
-object with `get(key)`, such as a SparkConf. `kstream.context.settings_table` composes the table, of which `python -m kstream.conf`
-prints the part of docs/settings.md that is generated.
+object with `get(key)`, such as a SparkConf. `kstream.context.settings_table` composes the table of those of the core and of the installed
+connectors. `python -m kstream.conf` prints it, for docs/settings.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from kstream.errors import ConfigurationError
 from kstream.nearest_name import did_you_mean, nearest_names
@@ -118,101 +118,6 @@ class ConfSource(Protocol):
         ...
 
 
-# -- the settings of Kafka, until its connector brings them
-
-ON_DATA_LOSS: ConfigEntry[str] = ConfigEntry(
-    "spark.streaming.kstream.kafka.onDataLoss",
-    STR,
-    "fail",
-    "Policy for records that are gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report "
-    "(skip, and post an event to listeners).",
-)
-MAX_TASKS: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kstream.kafka.maxTasks",
-    INT,
-    0,
-    "Maximum tasks per batch of a Kafka stream; 0 is one per partition.",
-)
-MAX_RECORDS_PER_TASK: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kstream.kafka.maxRecordsPerTask",
-    INT,
-    0,
-    "Ranges of more records are read by several tasks, in order; 0 disables this.",
-)
-MAX_RETRIES: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kafka.maxRetries",
-    INT,
-    1,
-    "Retries of the look-up of latest offsets. During a leader election it is retried for default.api.timeout.ms.",
-)
-POLL_TIMEOUT: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kafka.consumer.poll.ms",
-    MILLISECONDS,
-    120_000,
-    "How long a task waits for the next record of its range.",
-)
-ALLOW_NON_CONSECUTIVE_OFFSETS: ConfigEntry[bool] = ConfigEntry(
-    "spark.streaming.kafka.allowNonConsecutiveOffsets",
-    BOOL,
-    False,
-    "Count real records (compacted or transactional topics) instead of trusting the ranges.",
-)
-MAX_RATE_PER_PARTITION: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kafka.maxRatePerPartition",
-    INT,
-    0,
-    "Maximum records per second and partition; 0 is no limit.",
-)
-MIN_RATE_PER_PARTITION: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kafka.minRatePerPartition",
-    INT,
-    1,
-    "Minimum records per batch (not per second) and partition under a rate limit.",
-)
-FIRST_BATCH_RECORDS: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kstream.kafka.firstBatchRecords",
-    INT,
-    100_000,
-    "Maximum records of a partition in the first batch of a start. After a restart the last batches in the checkpoint limit it, too. "
-    "Later batches take what fits their interval, until the stream has caught up. 0 switches these limits off.",
-)
-MAX_BYTES_PER_BATCH: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kstream.kafka.maxBytesPerBatch",
-    BYTES,
-    0,
-    "Maximum bytes of a batch, such as `256m`, by the length of the records of the last batch; 0 is no limit.",
-)
-MIN_RECORDS_PER_BATCH: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kstream.kafka.minRecordsPerBatch",
-    INT,
-    0,
-    "A batch of a Kafka stream with fewer records takes none, and they wait for a later batch, up to `kafka.maxWait`.",
-)
-MAX_WAIT: ConfigEntry[int] = ConfigEntry(
-    "spark.streaming.kstream.kafka.maxWait",
-    MILLISECONDS,
-    60_000,
-    "The longest wait for `kafka.minRecordsPerBatch`.",
-)
-KAFKA: Mapping[str, ConfigEntry[Any]] = {
-    entry.key: entry
-    for entry in (
-        ON_DATA_LOSS,
-        MAX_TASKS,
-        MAX_RECORDS_PER_TASK,
-        MAX_RETRIES,
-        POLL_TIMEOUT,
-        ALLOW_NON_CONSECUTIVE_OFFSETS,
-        MAX_RATE_PER_PARTITION,
-        MIN_RATE_PER_PARTITION,
-        FIRST_BATCH_RECORDS,
-        MAX_BYTES_PER_BATCH,
-        MIN_RECORDS_PER_BATCH,
-        MAX_WAIT,
-    )
-}
-
-
 class Settings:
     """Typed view of a configuration.
 
@@ -234,10 +139,6 @@ class Settings:
     def __getitem__(self, entry: ConfigEntry[T]) -> T:
         """Return the value of a setting; its default if it is not set. ConfigurationError if its text cannot be read."""
         return entry.value_of(self._overrides.get(entry.key) or self._values.get(entry.key))
-
-    def get(self, key: str) -> Any:
-        """Return the value of a setting of Kafka, until its connector brings its entries. KeyError for any other key."""
-        return self[KAFKA[key]]
 
 
 def text_of(value: object) -> str:
@@ -266,6 +167,22 @@ class SettingsTable:
     def entries(self) -> Sequence[ConfigEntry[object]]:
         """All entries, in their order."""
         return [entry for entries in self.groups.values() for entry in entries]
+
+    def with_connector(self, theirs: SettingsTable) -> SettingsTable:
+        """Return the table with the settings of a connector.
+
+        In a group that both have, the connector's come first. A group of its own stands before the next of its groups that is here, or at
+        the end.
+        """
+        order = list(self.groups)
+        before = len(order)
+        for name in reversed(list(theirs.groups)):
+            if name in self.groups:
+                before = order.index(name)
+            else:
+                order.insert(before, name)
+        groups = {name: (*theirs.groups.get(name, ()), *self.groups.get(name, ())) for name in order}
+        return SettingsTable(groups, {**self.without_effect, **theirs.without_effect})
 
     def check(self, values: Mapping[str, str]) -> list[str]:
         """Check all settings of streaming that are set, also those that nobody reads. The values of unknown ones are in no message.

@@ -1,9 +1,10 @@
 """Connectors: the look-up of connectors, and the tools that a connector offers to commands.
 
-A connector is a package with three hooks. Only the first is required.
+A connector is a package with four hooks. Only the first is required.
 
     restore_input(ssc, recipe)    function of the connector's module: restores an input stream of a stored graph
     connector_tools()             function of the same module: the ConnectorTools that commands use
+    connector_settings()          function of the same module: a SettingsTable of the settings that the connector reads
     kstream.cli                   group of entry points: commands of its own, by name, as click commands
 
 Entry points of group `kstream.connectors` name the module (`kstream.entry_points`). The core names no connector.
@@ -18,6 +19,7 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
+from kstream.conf import SettingsTable
 from kstream.entry_points import COMMANDS, CONNECTORS, entry_points
 from kstream.errors import KStreamError, MissingDependencyError
 
@@ -285,19 +287,29 @@ def load(name: str) -> ModuleType:
 def installed_tools() -> list[ConnectorTools]:
     """Return the tools of all connectors, in the order of the connectors' names; those for any Log come last. Imports their modules.
 
-    A connector without tools is left out, and so is one that cannot be imported. In that case a warning is logged.
+    A connector without tools is left out, and so is one that cannot be imported; see `_modules`.
     """
-    found: list[ConnectorTools] = []
+    return [module.connector_tools() for module in _modules("its inputs are shown as JSON") if hasattr(module, "connector_tools")]
+
+
+def installed_settings() -> list[SettingsTable]:
+    """Return the settings that connectors bring, in the order of the connectors' names. Imports their modules.
+
+    A connector without settings is left out, and so is one that cannot be imported; see `_modules`.
+    """
+    return [module.connector_settings() for module in _modules("its settings are unknown") if hasattr(module, "connector_settings")]
+
+
+def _modules(without: str) -> Iterator[Any]:
+    """Import the modules of all connectors, in the order of the connectors' names; that for any Log comes last.
+
+    A module that cannot be imported is left out. A warning says so, and what follows from it (`without`).
+    """
     for name, entry_point in sorted(entry_points(CONNECTORS).items(), key=lambda found: (found[0] == "log", found[0])):
         try:
-            module = entry_point.load()
+            yield entry_point.load()
         except (ImportError, AttributeError) as e:
-            logger.warning("connector %s cannot be imported, its inputs are shown as JSON: %s", name, e)
-            continue
-        offer = getattr(module, "connector_tools", None)
-        if offer is not None:
-            found.append(offer())
-    return found
+            logger.warning("connector %s cannot be imported, %s: %s", name, without, e)
 
 
 def modules_of_workers(inputs: Iterable[object]) -> list[str]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
-from kstream.conf import KAFKA, ConfigEntry, Settings, parse_bool, parse_seconds, parse_time_ms, text_of
+from kstream.conf import INT, ConfigEntry, Settings, SettingsTable, parse_bool, parse_seconds, parse_time_ms, text_of
 from kstream.context.settings import GRACEFUL_STOP_TIMEOUT, RECOVERY_ALLOW
 from kstream.context.settings_table import settings_table
 from kstream.dstream.settings import UNPERSIST
@@ -121,7 +124,7 @@ def test_the_settings_of_a_room_know_nothing_of_the_room(path: Path) -> None:
 
 
 def test_each_setting_of_a_room_is_in_the_table_once_and_each_of_the_table_is_of_a_room() -> None:
-    declared = [*(entry.key for path in FILES for entry in entries_in(path).values()), *KAFKA]
+    declared = [entry.key for path in FILES for entry in entries_in(path).values()]
     assert sorted(declared) == sorted(entry.key for entry in TABLE.entries) == sorted(set(declared))
     assert len(declared) > 80
 
@@ -179,3 +182,44 @@ def test_settings_of_spark_without_effect_are_one_warning() -> None:
 def test_a_value_that_cannot_be_read_is_found_though_nobody_has_asked_for_it() -> None:
     with pytest.raises(ConfigurationError, match=r"poll\.ms is 'soon'"):
         TABLE.check({"spark.streaming.kafka.consumer.poll.ms": "soon"})
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """The table is composed anew in the test, and after it."""
+    settings_table.cache_clear()
+    yield
+    settings_table.cache_clear()
+
+
+def test_the_settings_of_a_connector_are_known_only_where_it_is_installed(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"spark.streaming.kafka.consumer.poll.ms": "soon", "spark.streaming.kafka.consumer.cache.enabled": "true"}
+    monkeypatch.setitem(sys.modules, "kstream_kafka", None)
+    assert [warning.split(" is ")[0] for warning in settings_table().check(theirs)] == [f"setting {key}" for key in sorted(theirs)]
+    assert not [entry for entry in settings_table().entries if "kafka" in entry.key]
+
+
+def test_another_connector_brings_settings_too(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = ConfigEntry("spark.streaming.pulsar.maxTasks", INT, 0, "Maximum tasks per batch of a stream of Pulsar.")
+    offer = SimpleNamespace(connector_settings=lambda: SettingsTable({"Reading Pulsar": (entry,)}))
+    found = [SimpleNamespace(name="pulsar", load=lambda: offer)]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **asked: found * (asked["group"] == "kstream.connectors"))
+    assert list(settings_table().groups)[-1] == "Reading Pulsar" and settings_table().check({entry.key: "5"}) == []
+    with pytest.raises(ConfigurationError, match="maxTasks is 'many', which is not a int: Maximum tasks"):
+        settings_table().check({entry.key: "many"})
+
+
+def test_the_groups_of_a_connector_keep_their_order_among_those_of_the_core() -> None:
+    core, theirs = (
+        SettingsTable({group: [ConfigEntry(f"{of}.{group}", INT, 0, "")] for group in groups})
+        for of, groups in (("core", "ADE"), ("its", "BCDF"))
+    )
+    both = core.with_connector(theirs)
+    assert {group: [entry.key for entry in entries] for group, entries in both.groups.items()} == {
+        "A": ["core.A"],
+        "B": ["its.B"],
+        "C": ["its.C"],
+        "D": ["its.D", "core.D"],
+        "E": ["core.E"],
+        "F": ["its.F"],
+    }

@@ -2,6 +2,7 @@
 
 The driver plans offset ranges, the workers read exactly those ranges, and the direct stream joins no consumer group. The rooms, in order:
 
+    settings     the settings of this package
     errors       the errors of this package
     client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
     planning/    pure: the planner, the plan of a batch, the packing of ranges into tasks
@@ -13,7 +14,8 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
     zookeeper/   KafkaUtils.createStream: receivers that keep their offsets in ZooKeeper
     demo/        `kstream demo`
 
-The core calls three hooks of this module: `restore_input`, `connector_tools` (see `kstream.connectors`) and `kafka_output`.
+The core calls four hooks of this module: `restore_input`, `connector_tools`, `connector_settings` (see `kstream.connectors`) and
+`kafka_output`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kstream.conf import SettingsTable
     from kstream.connectors import ConnectorTools
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
@@ -129,3 +132,10 @@ def connector_tools() -> ConnectorTools:
     from kstream_kafka.tools.connector_tools import KafkaTools
 
     return KafkaTools()
+
+
+def connector_settings() -> SettingsTable:
+    """Return the settings of this connector. A hook of the core."""
+    from kstream_kafka.settings import KAFKA_SETTINGS
+
+    return KAFKA_SETTINGS

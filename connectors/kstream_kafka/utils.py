@@ -26,6 +26,7 @@ from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.planning.planner import PerPartitionConfig
 from kstream_kafka.reader.decoding import Decoding, KafkaMessageAndMetadata, consumer_record, decoder_of, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
+from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, POLL_TIMEOUT
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.source.subscription import ConsumerStrategy, Partitions, Subscribed, Topics, subscription
@@ -308,14 +309,14 @@ class KafkaUtils:
             decoding, locations = _spark24_decoding(kafkaParams, keyDecoder, valueDecoder, messageHandler), NO_PREFERENCE
             check_available(params, ranges)
         packing = Packing(maxTasks, maxRecordsPerTask)
-        conf = Settings(sc.getConf()).get
+        settings = Settings(sc.getConf())
         return KafkaRDD(
             sc,
             ranges,
             params.executor(),
             decoding,
-            poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
-            exact_counts=not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
+            poll_timeout_ms=settings[POLL_TIMEOUT],
+            exact_counts=not settings[ALLOW_NON_CONSECUTIVE_OFFSETS],
             packing=packing,
             locations=executor_locations(sc, locations, ranges, packing, {}),
         )

@@ -15,7 +15,7 @@ from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import BatchLog, NoLog
 from kstream.clock import Clock, SettableClock
-from kstream.conf import Settings
+from kstream.conf import ConfigEntry, Settings
 from kstream.context.checkpoint_opener import CheckpointOpener, OpenedCheckpoint
 from kstream.context.restored_outputs import restore_outputs
 from kstream.context.settings import CLOCK_JUMP, GRACEFUL_STOP_TIMEOUT
@@ -251,9 +251,9 @@ class Engine:
         """Return the policy of each input for a record that fails, by stream id. Any thread."""
         return {stream.id: stream.errors_policy for stream in self._graph.active_inputs()}
 
-    def tasks_settings(self) -> dict[int, str]:
+    def tasks_settings(self) -> dict[int, ConfigEntry[int]]:
         """Return the setting by which small ranges share tasks, of each input that has one, by stream id. Any thread."""
-        return {stream.id: stream.tasks_setting for stream in self._graph.active_inputs() if stream.tasks_setting}
+        return {stream.id: stream.tasks_setting for stream in self._graph.active_inputs() if stream.tasks_setting is not None}
 
     def receivers(self) -> dict[int, str]:
         """Return the name of each receiver, whether it has ever started or not, by stream id. Any thread."""

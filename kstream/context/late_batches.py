@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kstream.batch import BatchInfo
 from kstream.batch_time import Duration
-from kstream.conf import Settings
+from kstream.conf import ConfigEntry, Settings
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,9 @@ class LateBatches(StreamingListener):
         tasks_settings: stream id → the setting by which small ranges of the input share tasks, for the inputs that have one.
     """
 
-    def __init__(self, interval: Duration, settings: Settings, cores: Callable[[], int], tasks_settings: Mapping[int, str]) -> None:
+    def __init__(
+        self, interval: Duration, settings: Settings, cores: Callable[[], int], tasks_settings: Mapping[int, ConfigEntry[int]]
+    ) -> None:
         self._tasks_settings = tasks_settings
         self._interval = interval
         self._settings = settings
@@ -49,7 +51,7 @@ class LateBatches(StreamingListener):
         if not are_ever_later(self._delays, self._interval):
             return
         for (system, setting), tasks in tasks_of(info, self._tasks_settings).items():
-            said = None if self._settings.get(setting) else advice(system, setting, tasks, info.numRecords(), self._cores())
+            said = None if self._settings[setting] else advice(system, setting, tasks, info.numRecords(), self._cores())
             if said is not None:
                 self._warned = True
                 logger.warning("batches wait ever longer, the last one %.1f s: %s", delay / 1000, said)
@@ -67,22 +69,23 @@ def are_ever_later(delays: Sequence[int], interval: Duration) -> bool:
     return len(delays) == IN_A_ROW and rising and delays[0] > interval.milliseconds
 
 
-def tasks_of(info: BatchInfo, tasks_settings: Mapping[int, str]) -> Mapping[tuple[str, str], int]:
+def tasks_of(info: BatchInfo, tasks_settings: Mapping[int, ConfigEntry[int]]) -> Mapping[tuple[str, ConfigEntry[int]], int]:
     """Return the number of ranges of a batch by system and setting. Each is a task, unless ranges share tasks. Pure.
 
     Args:
         info: the batch.
         tasks_settings: stream id → the setting by which ranges share tasks.
     """
-    tasks = Counter[tuple[str, str]]()
+    tasks = Counter[tuple[str, ConfigEntry[int]]]()
     for source in info.inputs.values():
-        if setting := tasks_settings.get(source.stream_id):
+        setting = tasks_settings.get(source.stream_id)
+        if setting is not None:
             system = source.progress.description.partition("[")[0]
             tasks[system, setting] += len(source.facts.get("offsets", ()))
     return tasks
 
 
-def advice(system: str, setting: str, tasks: int, records: int, cores: int) -> str | None:
+def advice(system: str, setting: ConfigEntry[int], tasks: int, records: int, cores: int) -> str | None:
     """Return what to set, as a sentence; None if no setting is known to help. Pure.
 
     Args:

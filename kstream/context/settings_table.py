@@ -1,26 +1,13 @@
-"""The table of all settings, in the groups and the order of docs/settings.md."""
+"""The table of all settings, in the groups and the order of docs/settings.md: those of the core, and those that connectors bring."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, reduce
 
 from kstream.checkpoint import settings as checkpoint
-from kstream.conf import (
-    ALLOW_NON_CONSECUTIVE_OFFSETS,
-    FIRST_BATCH_RECORDS,
-    MAX_BYTES_PER_BATCH,
-    MAX_RATE_PER_PARTITION,
-    MAX_RECORDS_PER_TASK,
-    MAX_RETRIES,
-    MAX_TASKS,
-    MAX_WAIT,
-    MIN_RATE_PER_PARTITION,
-    MIN_RECORDS_PER_BATCH,
-    ON_DATA_LOSS,
-    POLL_TIMEOUT,
-    ConfigEntry,
-    SettingsTable,
-)
+from kstream.conf import ConfigEntry, SettingsTable
+from kstream.connectors import installed_settings
 from kstream.context import settings as context
 from kstream.dstream import settings as dstream
 from kstream.files import settings as files
@@ -64,21 +51,7 @@ GROUPS: Mapping[str, Sequence[ConfigEntry[object]]] = {
         context.GRACEFUL_STOP_TIMEOUT,
         context.STOP_SPARK_CONTEXT,
     ),
-    "Reading Kafka": (
-        ON_DATA_LOSS,
-        MAX_TASKS,
-        MAX_RECORDS_PER_TASK,
-        MAX_RETRIES,
-        POLL_TIMEOUT,
-        ALLOW_NON_CONSECUTIVE_OFFSETS,
-    ),
     "How many records a batch has": (
-        MAX_RATE_PER_PARTITION,
-        MIN_RATE_PER_PARTITION,
-        FIRST_BATCH_RECORDS,
-        MAX_BYTES_PER_BATCH,
-        MIN_RECORDS_PER_BATCH,
-        MAX_WAIT,
         scheduler.BACKPRESSURE_ENABLED,
         scheduler.INITIAL_RATE,
         scheduler.RATE_ESTIMATOR,
@@ -151,11 +124,6 @@ WITHOUT_EFFECT = {
         (
             "spark.streaming.dynamicAllocation.testing",
             "spark.streaming.extraListeners",
-            "spark.streaming.kafka.consumer.cache.enabled",
-            "spark.streaming.kafka.consumer.cache.initialCapacity",
-            "spark.streaming.kafka.consumer.cache.loadFactor",
-            "spark.streaming.kafka.consumer.cache.maxCapacity",
-            "spark.streaming.kafka.consumer.cache.timeout",
             "spark.streaming.raw.maxBlockSizeBytes",
             "spark.streaming.sessionByKey.deltaChainThreshold",
         ),
@@ -164,6 +132,7 @@ WITHOUT_EFFECT = {
 }
 
 
+@cache
 def settings_table() -> SettingsTable:
-    """Return the table of all settings."""
-    return SettingsTable(GROUPS, WITHOUT_EFFECT)
+    """Return the table of all settings. The first call imports the connectors."""
+    return reduce(SettingsTable.with_connector, installed_settings(), SettingsTable(GROUPS, WITHOUT_EFFECT))

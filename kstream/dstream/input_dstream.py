@@ -13,6 +13,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.format import reading
 from kstream.checkpoint.input_records import KeptOffsets
+from kstream.conf import ConfigEntry
 from kstream.dstream.dstream import DStream
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import InputServices, StreamHost, services_of
@@ -52,8 +53,8 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     """Whether the input obeys `spark.streaming.kstream.onRecordError`. Otherwise `start` warns about the setting."""
     adapts_rate: ClassVar[bool] = False
     """Whether the input gets a RateController, which calls `batch_completed`, and `update_rate` under back-pressure."""
-    tasks_setting: ClassVar[str] = ""
-    """The setting that limits the tasks of a batch, so small ranges share them; "" without one. A warning of late batches names it."""
+    tasks_setting: ClassVar[ConfigEntry[int] | None] = None
+    """The setting that limits the tasks of a batch, so small ranges share them; None without one. A warning of late batches names it."""
 
     def __init__(self, ssc: StreamHost) -> None:
         DStreamNode.__init__(self, ssc, (), services_of(ssc).graph.batch_duration)

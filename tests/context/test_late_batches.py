@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from kstream_kafka.planning.packing import MAX_TASKS
+from kstream_kafka.settings import MAX_TASKS
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch import BatchInfo, StreamInputInfo
@@ -20,7 +20,7 @@ LATE = [2000, 3000, 4000, 5000, 6000]
 
 def said(caplog: pytest.LogCaptureFixture, delays: list[int], partitions: int = 500, records: int = 2000, **facts: Any) -> list[str]:
     """The warnings of a context on two cores after batches with these delays."""
-    settings = Settings({MAX_TASKS: facts.pop("max_tasks", "0")})
+    settings = Settings({MAX_TASKS.key: facts.pop("max_tasks", "0")})
     listener = LateBatches(Seconds(1), settings, lambda: 2, facts.pop("tasks_settings", {0: MAX_TASKS}))
     known = {"offsets": [None] * partitions, "progress": {"description": facts.pop("description", "Kafka[Subscribe[t]]")}}
     for number, delay in enumerate(delays):

@@ -16,8 +16,8 @@ from typing import TypeAlias
 from kstream.batch import SkippedRecord
 from kstream.conf import Settings
 from kstream.offsets.offset_range import OffsetRange
+from kstream_kafka.settings import MAX_RECORDS_PER_TASK, MAX_TASKS
 
-MAX_TASKS = "spark.streaming.kstream.kafka.maxTasks"
 RANGE_COST = 100
 """The cost of a range besides its records, in records. To assign a range and to serve it in a fetch takes client and broker about as long
 as so many records. Without this cost, a task with hundreds of ranges of one record would weigh less than a task with one short range."""
@@ -46,7 +46,7 @@ class Packing:
     @staticmethod
     def of(settings: Settings) -> Packing:
         """Return the limits of the settings."""
-        return Packing(settings.get(MAX_TASKS), settings.get("spark.streaming.kstream.kafka.maxRecordsPerTask"))
+        return Packing(settings[MAX_TASKS], settings[MAX_RECORDS_PER_TASK])
 
 
 NOT_PACKED = Packing()

@@ -31,9 +31,10 @@ from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.errors import check_one_of
-from kstream_kafka.planning.packing import MAX_TASKS, Packing
+from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
 from kstream_kafka.planning.planner import checked_ends
+from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, ON_DATA_LOSS, POLL_TIMEOUT
 from kstream_kafka.source.committing_stream import CommittingInputDStream
 from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
 from kstream_kafka.source.downtime import Downtime
@@ -135,9 +136,9 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         self._admission = AdmissionControl(self.spec.admission(self.ssc.settings), self.slide_duration)
         self._admission.restore(services.last_batches, self.id)
         check_one_of(self._policy(), DOWNTIME_POLICIES, DOWNTIME.key)
-        check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, "spark.streaming.kstream.kafka.onDataLoss")
+        check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, ON_DATA_LOSS.key)
         check_apart(self._on_record_error().dead_letter_topic, self.spec.topics)
-        self._client = self._make_client(self.spec.params, self.ssc.settings.get("spark.streaming.kafka.maxRetries"))
+        self._client = self._make_client(self.spec.params, self.ssc.settings[MAX_RETRIES])
         check_exists(self._on_record_error().dead_letter_topic, self._client, self.spec.params.bootstrap)
         if self._restored is None:
             self._offsets.begin(self._client)
@@ -377,7 +378,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """Return the policy for data loss: that of the stream, else that of the settings. A replay that tolerates losses skips them."""
         if self.services.tolerate_loss:
             return SKIP
-        return self.spec.on_data_loss or self.ssc.settings.get("spark.streaming.kstream.kafka.onDataLoss")
+        return self.spec.on_data_loss or self.ssc.settings[ON_DATA_LOSS]
 
     def update_rate(self, recordsPerSecond: int) -> None:
         """Let the partitions share this rate from the next plan on. Called by the thread that ends a batch."""
@@ -414,10 +415,10 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import BatchReadContext
 
-        conf, sc = self.ssc.settings.get, self.ssc.sparkContext
+        settings, sc = self.ssc.settings, self.ssc.sparkContext
         if self._read_reports is None:
             self._read_reports = ReadReportAccumulator(sc)
-        packing = plan.packing or Packing.of(self.ssc.settings)
+        packing = plan.packing or Packing.of(settings)
         policy = self._on_record_error()
         if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
             self._read_reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
@@ -430,8 +431,8 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             self.spec.params.executor(),
             self.spec.decoding,
             splits=plan.splits,
-            poll_timeout_ms=conf("spark.streaming.kafka.consumer.poll.ms"),
-            exact_counts=errors is None and not conf("spark.streaming.kafka.allowNonConsecutiveOffsets"),
+            poll_timeout_ms=settings[POLL_TIMEOUT],
+            exact_counts=errors is None and not settings[ALLOW_NON_CONSECUTIVE_OFFSETS],
             packing=packing,
             locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
             read_context=BatchReadContext(time.milliseconds, plan.topic_ids, tolerate_loss, self._read_reports.accumulator, errors),

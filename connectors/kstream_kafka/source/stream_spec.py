@@ -19,6 +19,14 @@ from kstream_kafka.errors import KafkaConfigError, check_one_of
 from kstream_kafka.planning.planner import PerPartitionConfig
 from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
+from kstream_kafka.settings import (
+    FIRST_BATCH_RECORDS,
+    MAX_BYTES_PER_BATCH,
+    MAX_RATE_PER_PARTITION,
+    MAX_WAIT,
+    MIN_RATE_PER_PARTITION,
+    MIN_RECORDS_PER_BATCH,
+)
 from kstream_kafka.source.dead_letter_topic import check_apart
 from kstream_kafka.source.subscription import Subscribed, from_json
 
@@ -74,8 +82,8 @@ class StreamSpec:
 
         A bounded run has an end, and nobody waits for its single batches: nothing but a rate or a number of bytes limits it.
         """
-        conf, rates, is_bounded = settings.get, self.rates, bool(self.stopping_offsets)
-        most, least = conf("spark.streaming.kafka.maxRatePerPartition"), conf("spark.streaming.kafka.minRatePerPartition")
+        rates, is_bounded = self.rates, bool(self.stopping_offsets)
+        most, least = settings[MAX_RATE_PER_PARTITION], settings[MIN_RATE_PER_PARTITION]
         return AdmissionSettings(
             max_rate=(lambda _: most) if rates is None else (lambda p: rates.maxRatePerPartition(TopicAndPartition(*p))),
             min_rate=(lambda _: least) if rates is None else (lambda p: rates.minRatePerPartition(TopicAndPartition(*p))),
@@ -83,10 +91,10 @@ class StreamSpec:
             backpressure=settings[BACKPRESSURE_ENABLED],
             initial_rate=settings[INITIAL_RATE],
             concurrent_jobs=settings[CONCURRENT_JOBS],
-            first_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.firstBatchRecords"),
-            max_bytes=conf("spark.streaming.kstream.kafka.maxBytesPerBatch"),
-            min_records=0 if is_bounded else conf("spark.streaming.kstream.kafka.minRecordsPerBatch"),
-            max_wait_ms=conf("spark.streaming.kstream.kafka.maxWait"),
+            first_records=0 if is_bounded else settings[FIRST_BATCH_RECORDS],
+            max_bytes=settings[MAX_BYTES_PER_BATCH],
+            min_records=0 if is_bounded else settings[MIN_RECORDS_PER_BATCH],
+            max_wait_ms=settings[MAX_WAIT],
         )
 
     def recipe(self) -> Recipe | None:
