@@ -13,8 +13,8 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, UnknownTopicError
 from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.source.subscription import subscription
 
 from integration.kafka_broker import KafkaBroker
 from kstream import StreamingContext

@@ -14,9 +14,9 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.errors import AuthenticationFailedError, KafkaError, NotAuthorizedError, TlsFailedError
 from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_reader import read_range
-from kstream_kafka.source.subscription import subscription
 from kstream_kafka.tools.examination import examine
 
 from integration.certificates import Authority

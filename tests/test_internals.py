@@ -88,7 +88,7 @@ ROOMS_WITH_A_MAP = [
             ]
         )
     ),
-    *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "zookeeper")),
+    *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "planning", "source", "zookeeper")),
 ]
 LINE_OF_A_MAP = re.compile(r"^ {0,4}((?:\w+, )*\w+)(?:  .*)?$", re.MULTILINE)
 

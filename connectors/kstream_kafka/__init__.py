@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from kstream.dstream.recipe import Recipe
     from kstream.offsets.offset_range import HasOffsetRanges, OffsetRange, TopicAndPartition, TopicPartition
     from kstream_kafka.planning.planner import PerPartitionConfig
+    from kstream_kafka.planning.subscription import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.reader.decoding import ConsumerRecord, KafkaMessageAndMetadata, consumer_record, utf8_decoder, value_only
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
     from kstream_kafka.sink.producer_record import ProducerRecord
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.source.offset_committer import CanCommitOffsets
-    from kstream_kafka.source.subscription import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.utils import Broker, KafkaUtils
 
 __all__ = [
@@ -68,8 +68,8 @@ _LAZY = {
     "Broker": "kstream_kafka.utils",
     "CanCommitOffsets": "kstream_kafka.source.offset_committer",
     "ConsumerRecord": "kstream_kafka.reader.decoding",
-    "ConsumerStrategies": "kstream_kafka.source.subscription",
-    "ConsumerStrategy": "kstream_kafka.source.subscription",
+    "ConsumerStrategies": "kstream_kafka.planning.subscription",
+    "ConsumerStrategy": "kstream_kafka.planning.subscription",
     "DirectKafkaInputDStream": "kstream_kafka.source.direct_input_dstream",
     "HasOffsetRanges": "kstream.offsets.offset_range",
     "KafkaMessageAndMetadata": "kstream_kafka.reader.decoding",

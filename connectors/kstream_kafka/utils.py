@@ -24,12 +24,12 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.planning.planner import PerPartitionConfig
+from kstream_kafka.planning.subscription import ConsumerStrategy, Partitions, Subscribed, Topics, subscription
 from kstream_kafka.reader.decoding import Decoding, KafkaMessageAndMetadata, consumer_record, decoder_of, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, POLL_TIMEOUT
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import ConsumerStrategy, Partitions, Subscribed, Topics, subscription
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

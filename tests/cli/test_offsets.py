@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.demo.embedded_broker import MockCluster
+from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import subscription
 
 from kstream.batch import BatchOutcome, BatchPlan
 from kstream.batch_time import Duration, Time

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import subscription
 from kstream_kafka.tools import record_reading
 
 from kstream.batch import BatchPlan

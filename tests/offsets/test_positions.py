@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.source.starting_offsets import OffsetResolver
+from kstream_kafka.planning.starting_offsets import OffsetResolver
 
 from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import TopicAndPartition

@@ -13,10 +13,10 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer, store
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import KafkaConfigError, KafkaError, ReceiptsLostError, UnknownTopicError
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
 from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
 from kstream_kafka.sink.receipts import READ_S, Control, FoundReceipt, Receipts, control_of, is_control
-from kstream_kafka.source.subscription import Topics
 
 NEW_PARTITIONS = 16
 """How many partitions of a new topic have receipts."""

@@ -1,1 +1,9 @@
-"""The direct stream on the driver: subscription, starting and stopping offsets, next offsets, downtime, commits, the stream itself."""
+"""The direct stream of Spark Streaming: it plans by `planning`, its tasks read by `reader`.
+
+direct_input_dstream    DirectKafkaInputDStream
+committing_stream       its base, with the client and the commits
+offset_committer        OffsetCommitter: which offsets are committed, and when
+stream_spec             StreamSpec: the definition of a stream, and its recipe
+dead_letter_topic       checks of the dead-letter topic
+earlier_letters         the dead letters of batches that run again
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import KafkaConfigError, UnknownTopicError, create_command
-from kstream_kafka.source.subscription import Subscribed, Topics
+from kstream_kafka.planning.subscription import Subscribed, Topics
 
 
 def check_apart(topic: str | None, read: Subscribed) -> None:

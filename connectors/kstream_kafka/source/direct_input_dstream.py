@@ -31,17 +31,17 @@ from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.errors import check_one_of
+from kstream_kafka.planning.downtime import Downtime
 from kstream_kafka.planning.packing import Packing
+from kstream_kafka.planning.partition_offsets import PartitionOffsets
 from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
 from kstream_kafka.planning.planner import checked_ends
+from kstream_kafka.planning.starting_offsets import OffsetResolver
+from kstream_kafka.planning.stopping_offsets import StoppingOffsets
 from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, ON_DATA_LOSS, POLL_TIMEOUT
 from kstream_kafka.source.committing_stream import CommittingInputDStream
 from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
-from kstream_kafka.source.downtime import Downtime
 from kstream_kafka.source.earlier_letters import EarlierLetters, range_consumer
-from kstream_kafka.source.partition_offsets import PartitionOffsets
-from kstream_kafka.source.starting_offsets import OffsetResolver
-from kstream_kafka.source.stopping_offsets import StoppingOffsets
 from kstream_kafka.source.stream_spec import BY_TIMESTAMP, DOWNTIME_POLICIES, StreamSpec
 
 if TYPE_CHECKING:

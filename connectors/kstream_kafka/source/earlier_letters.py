@@ -18,9 +18,9 @@ from kstream_kafka.client.ports import DriverClient, RangeConsumer
 from kstream_kafka.errors import KafkaError
 from kstream_kafka.planning.dead_letter import DeadLetter, dead_letter_of
 from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.headers import headers_of
 from kstream_kafka.reader.range_reader import read_splits
-from kstream_kafka.source.subscription import Topics
 
 logger = logging.getLogger("kstream.kafka")
 CLOCKS_MS = 600_000

@@ -17,6 +17,7 @@ from kstream.scheduler.settings import BACKPRESSURE_ENABLED, CONCURRENT_JOBS, IN
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, check_one_of
 from kstream_kafka.planning.planner import PerPartitionConfig
+from kstream_kafka.planning.subscription import Subscribed, from_json
 from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.settings import (
@@ -28,7 +29,6 @@ from kstream_kafka.settings import (
     MIN_RECORDS_PER_BATCH,
 )
 from kstream_kafka.source.dead_letter_topic import check_apart
-from kstream_kafka.source.subscription import Subscribed, from_json
 
 KIND = "kafka-direct"
 """The kind of a direct stream's recipe. Its first word names the connector."""

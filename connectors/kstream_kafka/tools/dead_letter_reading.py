@@ -17,7 +17,7 @@ from kstream_kafka.client.record_producer import RecordProducer
 from kstream_kafka.errors import KafkaError
 from kstream_kafka.planning.dead_letter import DeadLetter, dead_letter_of
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.source.subscription import Topics
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.tools.record_reading import read_records
 
 PORTION = 1000

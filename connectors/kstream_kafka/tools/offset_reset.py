@@ -16,8 +16,8 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.source.starting_offsets import OffsetResolver
-from kstream_kafka.source.subscription import Topics
+from kstream_kafka.planning.starting_offsets import OffsetResolver
+from kstream_kafka.planning.subscription import Topics
 
 TO = "--to"
 

@@ -17,7 +17,7 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer
 from kstream_kafka.errors import UnknownTopicError
-from kstream_kafka.source.subscription import Topics
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.tools.line_production import LineForm, LineProduction, stored_sentence, trouble_sentence
 from kstream_kafka.tools.topic_options import connection_of, impatient, of_a_topic
 

@@ -13,12 +13,12 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import UnknownTopicError
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.sink.audit import AuditEntry, decode_entry, output_of
 from kstream_kafka.sink.audit_topic import audit_topic
 from kstream_kafka.sink.receipt import Fence, KafkaReceipt, decode_acceptance, decode_fence, decode_receipt, parsed_key
 from kstream_kafka.sink.receipts import where
 from kstream_kafka.sink.receipts_topic import receipts_topic
-from kstream_kafka.source.subscription import Topics
 from kstream_kafka.tools.audit_check import AuditFinding, AuditVerdict, TopicCheck
 
 CHUNK = 50_000

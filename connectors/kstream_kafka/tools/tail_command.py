@@ -23,9 +23,9 @@ from kstream.offsets.positions import Position
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.planning.starting_offsets import OffsetResolver
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
-from kstream_kafka.source.starting_offsets import OffsetResolver
-from kstream_kafka.source.subscription import Topics
 from kstream_kafka.tools.log_tail import LogTail
 from kstream_kafka.tools.topic_options import connection_of, impatient, of_a_topic
 

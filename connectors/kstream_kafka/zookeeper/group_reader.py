@@ -17,8 +17,8 @@ from kstream_kafka.client.params import bulk
 from kstream_kafka.client.ports import DriverClient, FetchErrorKind, RangeConsumer, Settings
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.errors import KafkaConfigError, KafkaError
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.decoding import key_values
-from kstream_kafka.source.subscription import Topics
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.zookeeper_layout import Offsets
 

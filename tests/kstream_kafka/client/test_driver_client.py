@@ -22,7 +22,7 @@ from kstream_kafka.errors import (
     UnknownTopicError,
 )
 from kstream_kafka.errors import KafkaError as OurError
-from kstream_kafka.source.subscription import subscription
+from kstream_kafka.planning.subscription import subscription
 
 P, Q = ("t", 0), ("t", 1)
 

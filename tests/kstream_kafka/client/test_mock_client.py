@@ -16,11 +16,11 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk, small
 from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, LogTruncatedError
 from kstream_kafka.planning.dead_letter import MOST_HEADERS
+from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.reader import range_consumer
 from kstream_kafka.reader.headers import headers_of
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_reader import read_range
-from kstream_kafka.source.subscription import subscription
 
 
 @pytest.fixture(scope="module")

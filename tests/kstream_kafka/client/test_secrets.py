@@ -18,10 +18,10 @@ from kstream_kafka.client.params import COMMON, CONSUMER, PRODUCER, KafkaParams,
 from kstream_kafka.client.redaction import NOT_SECRET, is_public
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.planning.subscription import ConsumerStrategies, subscription
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 from kstream_kafka.reader.range_task import RangeReads
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import ConsumerStrategies, subscription
 
 from kstream.secret import add_secrets, redact
 from tests.kstream_kafka.fakes import FakeHost

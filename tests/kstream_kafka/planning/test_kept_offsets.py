@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from kstream_kafka import ConsumerStrategies, KafkaUtils, LocationStrategies, TopicAndPartition
+from kstream_kafka.planning.missing_partitions import SECOND_LOOK_MS
 from kstream_kafka.planning.plan import KafkaPlan, left_behind, still_kept
-from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS
 
 from kstream import crash_point
 from kstream.batch import BatchPlan

@@ -10,7 +10,7 @@ import pytest
 from kstream_kafka import KafkaUtils
 from kstream_kafka.client.ports import LogEnd
 from kstream_kafka.errors import KafkaConfigError, LogShrankError
-from kstream_kafka.source.downtime import pinned
+from kstream_kafka.planning.downtime import pinned
 
 from kstream.batch_time import Time
 from tests.kstream_kafka.fakes import FakeHost

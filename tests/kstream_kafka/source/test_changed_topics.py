@@ -10,9 +10,9 @@ import pytest
 from kstream_kafka import ConsumerStrategies
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import LogShrankError, PartitionRevokedError, TopicNotAvailableError, TopicRecreatedError, UnknownTopicError
-from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS
+from kstream_kafka.planning.missing_partitions import SECOND_LOOK_MS
+from kstream_kafka.planning.subscription import Partitions
 from kstream_kafka.source.stream_spec import StreamSpec
-from kstream_kafka.source.subscription import Partitions
 
 from kstream.batch_time import Time
 from kstream.clock import StopFlag

@@ -11,10 +11,10 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import LogShrankError, TopicRecreatedError
 from kstream_kafka.planning.packing import Packing, groups, pack
 from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.range_reader import read_splits
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from kstream_kafka.source.stream_spec import BY_TIMESTAMP, CATCH_UP, StreamSpec
-from kstream_kafka.source.subscription import Topics
 
 from kstream.batch_time import Time
 from kstream.clock import Clock

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from kstream_kafka.errors import BrokerUnreachableError, LeaderNotAvailableError, LogTruncatedError, RecordsRemovedError, UnknownTopicError
+from kstream_kafka.planning.partition_offsets import PartitionOffsets
+from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.range_reader import read_range
-from kstream_kafka.source.partition_offsets import PartitionOffsets
-from kstream_kafka.source.subscription import Topics
 
 from kstream.offsets.offset_range import OffsetRange
 from kstream.testing import ManualClock

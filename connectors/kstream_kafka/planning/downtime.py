@@ -18,8 +18,8 @@ from kstream.batch_time import Duration, Time
 from kstream.offsets.log_ends import Ends, OffsetsForTime, ends_at_times, times_with_records
 from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.ports import DriverClient, LogEnd
-from kstream_kafka.source.missing_partitions import check_none_missing
-from kstream_kafka.source.partition_offsets import LogEndSnapshot
+from kstream_kafka.planning.missing_partitions import check_none_missing
+from kstream_kafka.planning.partition_offsets import LogEndSnapshot
 
 logger = logging.getLogger("kstream.kafka")
 

@@ -17,9 +17,9 @@ from kstream.offsets.offset_range import LostRange, Partition, describe_offsets
 from kstream.offsets.positions import Positions
 from kstream_kafka.client.ports import DriverClient, LogEnd, Subscription
 from kstream_kafka.errors import KafkaConfigError, PartitionRevokedError, TopicRecreatedError, UnknownTopicError
+from kstream_kafka.planning.missing_partitions import SECOND_LOOK_MS, MissingPartitions
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.source.missing_partitions import SECOND_LOOK_MS, MissingPartitions
-from kstream_kafka.source.starting_offsets import EARLIEST, OffsetResolver
+from kstream_kafka.planning.starting_offsets import EARLIEST, OffsetResolver
 
 logger = logging.getLogger("kstream.kafka")
 

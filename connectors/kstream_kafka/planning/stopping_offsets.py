@@ -12,9 +12,9 @@ from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position, Positions
 from kstream_kafka.client.ports import DriverClient, LogEnd
 from kstream_kafka.errors import KafkaConfigError
-from kstream_kafka.source.missing_partitions import check_none_missing
-from kstream_kafka.source.partition_offsets import LogEndSnapshot
-from kstream_kafka.source.starting_offsets import OffsetResolver
+from kstream_kafka.planning.missing_partitions import check_none_missing
+from kstream_kafka.planning.partition_offsets import LogEndSnapshot
+from kstream_kafka.planning.starting_offsets import OffsetResolver
 
 KEY = "untilOffsets"
 """The user's parameter, for errors."""
