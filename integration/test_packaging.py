@@ -10,16 +10,18 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from integration.clean_venv import build_wheel, install, make_venv
+from integration.clean_venv import ROOT, build_wheel, install, make_bare_venv, make_venv
 from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
 from kstream.checkpoint import read_log
 from kstream.storage import open_store
+from tests.kstream_kafka.planning.test_without_pyspark import planned_alone
 
 SLOW_JOB = '''
 """A job whose every batch takes a while, so that a signal meets it in the middle."""
@@ -83,6 +85,21 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, clean_venv: Path, t
     examples = subprocess.run([python, "-m", "kstream.examples"], check=True, capture_output=True, text=True, cwd=tmp_path)
     (listed,) = re.findall(r"spark-submit (\S+) ", examples.stdout)
     assert Path(listed).is_relative_to(venv) and Path(listed).is_file() and "kstream.examples.network_wordcount" in examples.stdout
+
+
+def test_a_planner_of_the_wheel_plans_in_an_environment_without_pyspark(wheel: Path, tmp_path: Path) -> None:
+    """Nothing but the wheel is there, not even what it depends on."""
+    venv = make_bare_venv(tmp_path / "venv")
+    (site,) = venv.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as unpacked:
+        unpacked.extractall(site)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    command = [venv / "bin" / "python", "-m", "tests.kstream_kafka.planner_alone"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert json.loads(done.stdout) == planned_alone()
+    imported = subprocess.run([venv / "bin" / "python", "-c", "import pyspark"], capture_output=True, text=True, env=environment)
+    assert "No module named 'pyspark'" in imported.stderr
 
 
 def test_the_zip_runs_under_spark_submit_and_sigterm_lets_the_batch_finish(

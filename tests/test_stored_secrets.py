@@ -16,7 +16,7 @@ from kstream.context import recovery as restore
 from kstream.errors import NotSerializableError
 from kstream.secret import harmless, looks_secret
 from kstream.storage import LocalFileStore
-from tests.kstream_kafka.fakes import FakeHost
+from tests.kstream_kafka.stream import FakeHost
 
 PLANTED = "pl4nt3d-s3cr3t"
 

@@ -74,8 +74,9 @@ class AdmissionControl:
     """
 
     def __init__(self, settings: AdmissionSettings, interval: Duration) -> None:
+        self.interval = interval
+        """The batch interval."""
         self._settings = settings
-        self._interval = interval
         self._catch_up = CatchUp(settings.first_records, interval, settings.concurrent_jobs)
         self._lock = threading.Lock()
         self._measured_rate: int | None = None
@@ -219,7 +220,7 @@ class AdmissionControl:
 
     def _rates(self, estimate: float | None) -> RateLimits:
         """Return the rate limits of a batch."""
-        return RateLimits(self._interval.milliseconds, self._settings.max_rate, self._settings.min_rate, estimate)
+        return RateLimits(self.interval.milliseconds, self._settings.max_rate, self._settings.min_rate, estimate)
 
     def _must_wait(self, time: Time, available: int) -> bool:
         """Return whether a batch has too few records and waits. The first batch with records never waits.
@@ -227,7 +228,7 @@ class AdmissionControl:
         Else a driver that dies and starts again before `max_wait_ms` has passed, again and again, would never read. A record may have come
         just after the plan before the one that saw it first, and a batch that waits leaves it until the next plan.
         """
-        settings, interval_ms = self._settings, self._interval.milliseconds
+        settings, interval_ms = self._settings, self.interval.milliseconds
         if not 0 < available < settings.min_records or not self._has_taken:
             return False
         if self._waiting_since is None:

@@ -1,4 +1,4 @@
-"""Stand-ins for Kafka: a consumer over a list of records, a driver client over a dict of logs, a host for streams."""
+"""Stand-ins for Kafka: a consumer over a list of records, a driver client over a dict of logs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 from kstream_kafka.client.ports import FetchErrorKind, LogEnd, Subscription
 from kstream_kafka.errors import BrokerUnreachableError, UnknownTopicError
 
-from kstream.batch_time import Duration
-from kstream.conf import Settings
-from kstream.dstream.graph import DStreamGraph
 from kstream.offsets.offset_range import Partition
 
 
@@ -184,26 +181,3 @@ class FakeClient:
 
     def close(self) -> None:
         self.closed = True
-
-
-class FakeHost:
-    """What a stream asks of its context, without Spark."""
-
-    def __init__(self, conf: dict[str, str] | None = None, batch_ms: int = 1000) -> None:
-        self.settings = Settings(_Conf(conf or {}))
-        self.graph = DStreamGraph(Duration(batch_ms))
-
-    @property
-    def sparkContext(self) -> Any:
-        raise AssertionError("planning must not need Spark")
-
-    def check_can_add(self, what: str) -> None:
-        pass
-
-
-@dataclass
-class _Conf:
-    values: dict[str, str]
-
-    def get(self, key: str, defaultValue: str | None = None, /) -> str | None:
-        return self.values.get(key, defaultValue)

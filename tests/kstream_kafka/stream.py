@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from kstream_kafka import KafkaUtils
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
-from kstream.batch_time import Time
+from kstream.batch_time import Duration, Time
+from kstream.conf import Settings
+from kstream.dstream.graph import DStreamGraph
 from kstream.dstream.ports import InputServices
 from kstream.offsets.offset_range import Partition
 from kstream.testing import ManualClock
 from tests.fakes import FakeRDD
-from tests.kstream_kafka.fakes import FakeClient, FakeHost
+from tests.kstream_kafka.fakes import FakeClient
 
 BROKERS = {"bootstrap.servers": "h:1"}
 Logs = dict[Partition, tuple[int, int]]
+
+
+class FakeHost:
+    """What a stream asks of its context, without Spark."""
+
+    def __init__(self, conf: dict[str, str] | None = None, batch_ms: int = 1000) -> None:
+        self.settings = Settings(_Conf(conf or {}))
+        self.graph = DStreamGraph(Duration(batch_ms))
+
+    @property
+    def sparkContext(self) -> Any:
+        raise AssertionError("planning must not need Spark")
+
+    def check_can_add(self, what: str) -> None:
+        pass
+
+
+@dataclass
+class _Conf:
+    values: dict[str, str]
+
+    def get(self, key: str, defaultValue: str | None = None, /) -> str | None:
+        return self.values.get(key, defaultValue)
 
 
 class KafkaInput(DirectKafkaInputDStream):

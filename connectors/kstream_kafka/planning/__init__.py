@@ -8,7 +8,7 @@ What asks the brokers does it by a DriverClient (`client/ports.py`); the rest is
     missing_partitions    partitions that the brokers do not show, until it is known whether they were deleted
     stopping_offsets      where a bounded run ends
     downtime              missed batches get the records of their time
-    planner               checks of the log ends; the user's rate limits for each partition
+    planner               KafkaPlanner; the rate limits of a user for each partition
     plan                  KafkaPlan and its stored form; kept offsets
     packing               the splits that each task reads
     dead_letter           the headers of dead letters

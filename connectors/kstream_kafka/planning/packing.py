@@ -14,9 +14,7 @@ from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from kstream.batch import SkippedRecord
-from kstream.conf import Settings
 from kstream.offsets.offset_range import OffsetRange
-from kstream_kafka.settings import MAX_RECORDS_PER_TASK, MAX_TASKS
 
 RANGE_COST = 100
 """The cost of a range besides its records, in records. To assign a range and to serve it in a fetch takes client and broker about as long
@@ -42,11 +40,6 @@ class Packing:
 
     max_tasks: int = 0
     max_records_per_task: int = 0
-
-    @staticmethod
-    def of(settings: Settings) -> Packing:
-        """Return the limits of the settings."""
-        return Packing(settings[MAX_TASKS], settings[MAX_RECORDS_PER_TASK])
 
 
 NOT_PACKED = Packing()

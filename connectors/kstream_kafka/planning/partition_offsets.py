@@ -78,7 +78,7 @@ class PartitionOffsets:
         resolver: OffsetResolver,
         max_age_ms: int,
         monotonic_ms: Callable[[], int],
-        tolerate_loss: Callable[[], bool] = lambda: False,
+        tolerate_loss: bool = False,
     ) -> None:
         """Create the offsets of a stream. Sends no request.
 
@@ -88,7 +88,7 @@ class PartitionOffsets:
             resolver: turns positions into offsets.
             max_age_ms: the time in ms between two looks for new partitions.
             monotonic_ms: a monotonic clock in ms.
-            tolerate_loss: returns whether a loss is recorded for the next plan and the stream continues; otherwise each snapshot raises it.
+            tolerate_loss: whether a loss is recorded for the next plan and the stream continues; otherwise each snapshot raises it.
         """
         self._subscription = subscription
         self._starting_offsets = starting_offsets
@@ -209,7 +209,7 @@ class PartitionOffsets:
         """Ask for the end of every log, and for new partitions and topic ids if it is time. Moves no offset of `offsets`. Blocks.
 
         Changes that it finds become pending changes. If losses are tolerated, a log that ends before the next offset is a recorded loss,
-        and the stream continues at the log's end. Otherwise the snapshot shows such a log, and `plan_ranges` raises the error.
+        and the stream continues at the log's end. Otherwise the snapshot shows such a log, and `checked_ends` raises the error.
 
         Args:
             client: the driver's client.
@@ -253,7 +253,7 @@ class PartitionOffsets:
         if self._must_check_ids:
             self._check_ids(client)
             latest = self._latest(client)
-            for p in self._shrunk(latest) if self._tolerate_loss() else ():
+            for p in self._shrunk(latest) if self._tolerate_loss else ():
                 self._resume_at_log_end(p, latest[p].offset)
         current, missing = self.positions, self._missing.partitions
         ahead = frozenset(p for p in self._ahead if p in latest and (latest[p].offset < current[p] or p in missing))
@@ -453,7 +453,7 @@ class PartitionOffsets:
         """
         old = {p: at for p, at in self.positions.items() if p[0] == topic}
         error = TopicRecreatedError(topic, planned_id, topic_id, [(n, at, at) for (_, n), at in sorted(old.items())])
-        if not self._tolerate_loss():
+        if not self._tolerate_loss:
             raise error
         logger.warning(
             "topic %r was deleted and created again: its id was %s and is %s now. The stream continues with the new topic, from its "

@@ -13,36 +13,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
-from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
+from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.arguments import check_function
 from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
-from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.errors_policy import OnRecordError, RecordErrorLog
-from kstream.offsets.offset_range import OffsetRange, Partition, describe_offsets
+from kstream.offsets.offset_range import Partition, describe_offsets
 from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
-from kstream.offsets.settings import DOWNTIME
 from kstream.worker.stored_letters import letters_text
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.ports import DriverClient, LogEnd
+from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
-from kstream_kafka.errors import check_one_of
-from kstream_kafka.planning.downtime import Downtime
-from kstream_kafka.planning.packing import Packing
-from kstream_kafka.planning.partition_offsets import PartitionOffsets
-from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind, skipped_between
-from kstream_kafka.planning.planner import checked_ends
-from kstream_kafka.planning.starting_offsets import OffsetResolver
-from kstream_kafka.planning.stopping_offsets import StoppingOffsets
-from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, ON_DATA_LOSS, POLL_TIMEOUT
+from kstream_kafka.planning.plan import KafkaPlan, skipped_between
+from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, POLL_TIMEOUT
 from kstream_kafka.source.committing_stream import CommittingInputDStream
 from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
 from kstream_kafka.source.earlier_letters import EarlierLetters, range_consumer
-from kstream_kafka.source.stream_spec import BY_TIMESTAMP, DOWNTIME_POLICIES, StreamSpec
+from kstream_kafka.source.stream_spec import StreamSpec
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -93,18 +84,10 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         params, clock = spec.params, clock or SystemClock()
         super().__init__(ssc, params.group, clock)
         self.spec = spec
-        resolver = OffsetResolver(params.reset, params.group, clock.time_ms)
-        self._clock = clock
-        self._offsets = PartitionOffsets(
-            spec.topics,
-            spec.starting_offsets,
-            resolver,
-            params.metadata_max_age_ms,
-            clock.monotonic_ms,
-            lambda: self._on_data_loss() != FAIL,
-        )
-        self._stopping_offsets = StoppingOffsets(spec.stopping_offsets, resolver)
-        self._downtime: Downtime | None = None
+        self.planner = spec.planner(self.ssc.settings, self.slide_duration, clock)
+        """Plans the batches."""
+        self._admission = self.planner.admission
+        self._packing = spec.packing(self.ssc.settings)
         self._make_client = make_client or _real_client
         self._restored: Time | None = None
         """The newest batch of earlier drivers; None at a first start."""
@@ -112,8 +95,6 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         self._read_reports: ReadReportAccumulator | None = None
         self._record_error_log = RecordErrorLog(logger, clock.monotonic_ms)
         self._hosts: Mapping[Partition, str] = {}
-        self._admission = AdmissionControl(AdmissionSettings(), self.slide_duration)
-        self._latest: tuple[Time, Mapping[Partition, int]] | None = None
 
     # -- life
 
@@ -133,24 +114,13 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             KafkaError: another error of the client.
         """
         super().start(services)
-        self._admission = AdmissionControl(self.spec.admission(self.ssc.settings), self.slide_duration)
         self._admission.restore(services.last_batches, self.id)
-        check_one_of(self._policy(), DOWNTIME_POLICIES, DOWNTIME.key)
-        check_one_of(self._on_data_loss(), DATA_LOSS_POLICIES, ON_DATA_LOSS.key)
-        check_apart(self._on_record_error().dead_letter_topic, self.spec.topics)
+        self.spec.check_policies(self.ssc.settings)
+        policy = self._on_record_error()
+        check_apart(policy.dead_letter_topic, self.spec.topics)
         self._client = self._make_client(self.spec.params, self.ssc.settings[MAX_RETRIES])
-        check_exists(self._on_record_error().dead_letter_topic, self._client, self.spec.params.bootstrap)
-        if self._restored is None:
-            self._offsets.begin(self._client)
-        elif self.exhausted:
-            self._stopping_offsets.reset()
-            self._offsets.whole_snapshot(self._client, self._clock)  # this run also reads partitions that were created since the last one
-        self._resolve_stopping_offsets(self._client, self._offsets.positions, self._clock.time_ms())
-
-    def _resolve_stopping_offsets(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int) -> None:
-        """Resolve the stopping offsets if possible. As soon as they are known, the stream looks for no more partitions."""
-        self._stopping_offsets.resolve(client, partitions, time_ms, self._offsets.missing)
-        self._offsets.closed = self._stopping_offsets.known
+        check_exists(policy.dead_letter_topic, self._client, self.spec.params.bootstrap)
+        self.planner.begin(self._client, self._packing if self.ssc.graph.keeps_layout else None)
 
     def stop(self) -> None:
         """Log the record errors that have no line yet, send the commits that are due, and close the client, as CommittingInputDStream."""
@@ -170,8 +140,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             time: the batch time of the plan.
             plan: the newest stored plan.
         """
-        self._offsets.restore(plan)
-        self._stopping_offsets.restore(plan.stopping_offsets, self._offsets.offsets)
+        self.planner.restore(plan)
         self._restored = time
 
     def reads_nothing_of(self, plan: KafkaPlan, kept: KafkaPlan | None) -> str:
@@ -184,16 +153,11 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         Returns:
             A text if the stream reads none of the stored partitions; otherwise an empty text. Always empty for a pattern.
         """
-        if self._offsets.by_pattern:
-            return ""
-        stored = has_nothing_of(plan, kept, self._offsets.reads)
-        if not stored:
-            return ""
-        return f"reads none of the partitions that it has offsets of; stored are {describe_offsets(stored)}, it reads {self.spec.topics}"
+        return self.planner.reads_nothing_of(plan, kept)
 
     def left_behind(self, plan: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan | None:
         """Return the offsets that the checkpoint must keep; see `plan.left_behind`. Sends no request."""
-        return left_behind(plan, kept, self._offsets.reads)
+        return self.planner.left_behind(plan, kept)
 
     def restored_kept(self, kept: KafkaPlan) -> None:
         """Read partitions that are on the list again, from their kept offsets. Sends no request.
@@ -203,10 +167,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         Args:
             kept: the kept offsets.
         """
-        if not self._stopping_offsets.known or self.exhausted:
-            self._offsets.restore_kept(kept)
-        else:
-            logger.info("the stream is in a bounded run: the next run reads the partitions that were added to the list")
+        self.planner.restored_kept(kept)
 
     def skipped_between(self, before: KafkaPlan, after: KafkaPlan) -> Sequence[str]:
         """Return the offsets between two consecutive plans that neither plan has, as texts; see `plan.skipped_between`. Pure."""
@@ -215,18 +176,17 @@ class DirectKafkaInputDStream(CommittingInputDStream):
     @property
     def exhausted(self) -> bool:
         """Whether a bounded run has planned every partition up to its stopping offset."""
-        return self._stopping_offsets.reached(self._offsets.offsets)
+        return self.planner.exhausted
 
     # -- planning
 
     def starting_point(self) -> KafkaPlan:
         """Return a plan of empty ranges at the starting offsets. Called after `start`. Sends no request."""
-        ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
-        return self._plan_of(ranges, [None] * len(ranges), self._offsets.ahead)
+        return self.planner.starting_point()
 
     def position_text(self) -> str:
         """Return the offset of each partition at which the next plan begins, in words."""
-        return describe_offsets(self._offsets.positions)
+        return describe_offsets(self.planner.positions)
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
         """Prepare to plan missed batches. Under by-timestamp, ask the brokers where the logs ended at each of the times, and block.
@@ -240,12 +200,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         Raises:
             KafkaError: the errors of `plan`.
         """
-        if self._policy() != BY_TIMESTAMP:
-            return None
-        client = self._connected()
-        snapshot = self._offsets.whole_snapshot(client, self._clock)
-        self._downtime = Downtime.query(client, snapshot, times, self._clock.time_ms(), self.slide_duration)
-        return times if self._admission.caps_rates else self._downtime.busy
+        return self.planner.missed(times)
 
     def plan(self, time: Time) -> KafkaPlan:
         """Plan a batch: each range ends at the end of its log, or earlier by rate limits and stopping offsets.
@@ -267,34 +222,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             KafkaError: another error of the client.
             RuntimeError: the stream has not been started.
         """
-        client = self._connected()
-        if self._downtime is not None and self._downtime.covers(time):
-            snapshot = self._downtime.snapshot(time, self._offsets.positions, self._offsets.ahead, self._clock.time_ms())
-            self._latest = (time, _offsets_of(self._downtime.latest))
-        else:
-            snapshot = self._offsets.snapshot(client)
-            self._latest = (time, _offsets_of(snapshot.latest))
-            if self._downtime is not None:
-                late = self._downtime.still_late(client, snapshot, time, self._clock.time_ms())
-                snapshot, self._downtime = (snapshot, None) if late is None else (late, self._downtime)
+        plan = self.planner.plan(time, self.services.open_batches())
         if self.spec.locations.kind == "brokers":
-            self._hosts = client.leader_hosts()
-        self._resolve_stopping_offsets(client, snapshot.current, self._clock.time_ms())
-        snapshot = self._stopping_offsets.limit(snapshot)
-        current, ends = snapshot.current, checked_ends(snapshot.current, _offsets_of(snapshot.latest), snapshot.ahead)
-        if self._downtime is None:
-            until = self._admission.admit(time, current, ends, self.services.open_batches())
-        else:
-            until = self._admission.admit_missed(time, current, ends)
-        ranges = [OffsetRange(*p, current[p], until[p]) for p in sorted(current)]
-        epochs = [snapshot.latest[r.topic, r.partition].leader_epoch for r in ranges]
-        return self._plan_of(ranges, epochs, snapshot.ahead)
+            self._hosts = self._connected().leader_hosts()
+        return plan
 
     def planned(self, time: Time, plan: KafkaPlan) -> None:
         """Move the offsets to the ends of a plan that is durable now."""
-        self._offsets.advance(plan)
-        if self._latest is not None and self._latest[0] == time and self._downtime is None:
-            self._admission.planned(time, plan.ranges, self._latest[1])
+        self.planner.planned(time, plan)
 
     def without(self, plan: KafkaPlan, skipped: Collection[SkippedRecord]) -> KafkaPlan:
         """Return the plan without these records. Its ranges and its stored form do not change. Pure."""
@@ -318,7 +253,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         with nullcontext({}) if self._read_reports is None else self._read_reports.taken(time.milliseconds) as found:
             lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
             if any(entry.cause == "recreation" for entry in lost):
-                self._offsets.recheck_topic_ids()
+                self.planner.recheck_topic_ids()
             counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
             errors = errors_of(found)
             self._record_error_log.note(time, errors, self._on_record_error())
@@ -370,15 +305,9 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """Return the errors policy: that of the stream, and of the settings where the stream has none."""
         return self.spec.on_record_error.resolved(self.ssc.settings)
 
-    def _policy(self) -> str:
-        """Return the downtime policy: that of the stream, else that of the settings."""
-        return self.spec.downtime or self.ssc.settings[DOWNTIME]
-
     def _on_data_loss(self) -> str:
         """Return the policy for data loss: that of the stream, else that of the settings. A replay that tolerates losses skips them."""
-        if self.services.tolerate_loss:
-            return SKIP
-        return self.spec.on_data_loss or self.ssc.settings[ON_DATA_LOSS]
+        return SKIP if self.services.tolerate_loss else self.spec.data_loss_policy(self.ssc.settings)
 
     def update_rate(self, recordsPerSecond: int) -> None:
         """Let the partitions share this rate from the next plan on. Called by the thread that ends a batch."""
@@ -392,13 +321,6 @@ class DirectKafkaInputDStream(CommittingInputDStream):
     def batch_completed(self, info: BatchInfo) -> None:
         """Note the speed of a batch and the length of its records. Called by the thread that ends a batch."""
         self._admission.batch_completed(info, self.id, repr(self))
-
-    def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
-        """Return a plan of these ranges, with their epochs, the topic ids, the stopping offsets and the losses found so far."""
-        offsets = self._offsets
-        begun = [offsets.epoch_of((r.topic, r.partition)) for r in ranges]
-        packing = Packing.of(self.ssc.settings) if self.ssc.graph.keeps_layout else None
-        return KafkaPlan(ranges, epochs, begun, offsets.topic_ids, ahead, self._stopping_offsets.offsets, offsets.lost, packing=packing)
 
     # -- the batch
 
@@ -418,7 +340,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         settings, sc = self.ssc.settings, self.ssc.sparkContext
         if self._read_reports is None:
             self._read_reports = ReadReportAccumulator(sc)
-        packing = plan.packing or Packing.of(settings)
+        packing = plan.packing or self._packing
         policy = self._on_record_error()
         if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
             self._read_reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
@@ -448,9 +370,9 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             time: the batch time.
             plan: the plan of the batch.
         """
-        latest = self._latest[1] if self._latest is not None and self._latest[0] == time else None
-        pinned = self._downtime.pinned if self._downtime is not None else {}
-        return metadata_of(plan.ranges, latest, pinned, f"Kafka[{self.spec.topics}]", self._admission.limits_of(time))
+        planner = self.planner
+        limits = self._admission.limits_of(time)
+        return metadata_of(plan.ranges, planner.log_ends(time), planner.pinned, f"Kafka[{self.spec.topics}]", limits)
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""
@@ -524,11 +446,6 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             KafkaConfigError: a stored parameter cannot work.
         """
         return DirectKafkaInputDStream(ssc, StreamSpec.from_recipe(recipe))
-
-
-def _offsets_of(ends: Mapping[Partition, LogEnd]) -> dict[Partition, int]:
-    """Return the offset at which each log ends."""
-    return {p: end.offset for p, end in ends.items()}
 
 
 def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:

@@ -6,17 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstream.batch.plan import DATA_LOSS_POLICIES
+from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL
+from kstream.batch_time import Duration
+from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.dstream.recipe import Recipe
-from kstream.offsets.admission_control import AdmissionSettings
+from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.errors_policy import NO_POLICY, OnRecordError
 from kstream.offsets.offset_range import TopicAndPartition
 from kstream.offsets.positions import NO_POSITIONS, Positions
+from kstream.offsets.settings import DOWNTIME
 from kstream.scheduler.settings import BACKPRESSURE_ENABLED, CONCURRENT_JOBS, INITIAL_RATE
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.errors import KafkaConfigError, check_one_of
-from kstream_kafka.planning.planner import PerPartitionConfig
+from kstream_kafka.planning.packing import Packing
+from kstream_kafka.planning.planner import KafkaPlanner, PerPartitionConfig
 from kstream_kafka.planning.subscription import Subscribed, from_json
 from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
@@ -24,9 +28,12 @@ from kstream_kafka.settings import (
     FIRST_BATCH_RECORDS,
     MAX_BYTES_PER_BATCH,
     MAX_RATE_PER_PARTITION,
+    MAX_RECORDS_PER_TASK,
+    MAX_TASKS,
     MAX_WAIT,
     MIN_RATE_PER_PARTITION,
     MIN_RECORDS_PER_BATCH,
+    ON_DATA_LOSS,
 )
 from kstream_kafka.source.dead_letter_topic import check_apart
 
@@ -96,6 +103,43 @@ class StreamSpec:
             min_records=0 if is_bounded else settings[MIN_RECORDS_PER_BATCH],
             max_wait_ms=settings[MAX_WAIT],
         )
+
+    def downtime_policy(self, settings: Settings) -> str:
+        """Return the policy for missed batches: that of the stream, else that of the settings."""
+        return self.downtime or settings[DOWNTIME]
+
+    def data_loss_policy(self, settings: Settings) -> str:
+        """Return the policy for lost records: that of the stream, else that of the settings."""
+        return self.on_data_loss or settings[ON_DATA_LOSS]
+
+    def check_policies(self, settings: Settings) -> None:
+        """Check that the policies exist. KafkaConfigError if one does not."""
+        check_one_of(self.downtime_policy(settings), DOWNTIME_POLICIES, DOWNTIME.key)
+        check_one_of(self.data_loss_policy(settings), DATA_LOSS_POLICIES, ON_DATA_LOSS.key)
+
+    def planner(self, settings: Settings, interval: Duration, clock: Clock) -> KafkaPlanner:
+        """Create a planner of this definition.
+
+        Args:
+            settings: the settings, which hold where the definition has no value.
+            interval: the batch interval.
+            clock: the clock.
+        """
+        return KafkaPlanner(
+            self.topics,
+            self.params,
+            self.starting_offsets,
+            self.stopping_offsets,
+            AdmissionControl(self.admission(settings), interval),
+            clock,
+            by_timestamp=self.downtime_policy(settings) == BY_TIMESTAMP,
+            tolerate_loss=self.data_loss_policy(settings) != FAIL,
+        )
+
+    @staticmethod
+    def packing(settings: Settings) -> Packing:
+        """Return how the ranges of a batch are distributed over tasks."""
+        return Packing(settings[MAX_TASKS], settings[MAX_RECORDS_PER_TASK])
 
     def recipe(self) -> Recipe | None:
         """Return the stored form of the definition.

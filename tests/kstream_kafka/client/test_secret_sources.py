@@ -25,7 +25,8 @@ from kstream.context.recovery import check_functions
 from kstream.errors import NotSerializableError
 from kstream.secret import redact
 from kstream.spark.spark_context import dump_functions, load_functions
-from tests.kstream_kafka.fakes import FakeClient, FakeHost, Message
+from tests.kstream_kafka.fakes import FakeClient, Message
+from tests.kstream_kafka.stream import FakeHost
 
 SCRAM = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
 

@@ -24,7 +24,7 @@ from kstream_kafka.reader.range_task import RangeReads
 from kstream_kafka.source.stream_spec import StreamSpec
 
 from kstream.secret import add_secrets, redact
-from tests.kstream_kafka.fakes import FakeHost
+from tests.kstream_kafka.stream import FakeHost
 
 PLANTED = "pl4nt3d-s3cr3t"
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}

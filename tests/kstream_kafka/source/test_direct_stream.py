@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 from kstream_kafka import KafkaUtils, OffsetRange, TopicAndPartition, restore_input, utf8_decoder, value_only
 from kstream_kafka.errors import (
-    BrokerUnreachableError,
     KafkaConfigError,
     LogShrankError,
-    PartitionRevokedError,
-    TopicNotAvailableError,
-    UnknownTopicError,
 )
 
 from kstream.batch import BatchInfo, StreamInputInfo
@@ -23,8 +19,7 @@ from kstream.context.checkpoint_opener import stored_skipped_between
 from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, NotRecoverableError
 from kstream.offsets.offset_range import Partition
-from tests.kstream_kafka.fakes import FakeHost
-from tests.kstream_kafka.stream import BROKERS, Logs, Stream
+from tests.kstream_kafka.stream import BROKERS, FakeHost, Logs, Stream
 
 FIRST = "spark.streaming.kstream.kafka.firstBatchRecords"
 
@@ -44,11 +39,6 @@ def test_KD2_a_pattern_takes_the_topics_it_matches_whole_and_no_other():
     assert sum(until - start for _, _, start, until in ranges) == 41
     named = Stream(logs, (r"^pat\d$",), auto_offset_reset="earliest").start()
     assert len(named.batch()) == 3
-
-
-def test_a_pattern_never_takes_kafkas_own_topics():
-    s = Stream({("__consumer_offsets", 0): (0, 9), ("t", 0): (0, 1)}, re.compile(".*"), auto_offset_reset="earliest").start()
-    assert s.batch() == [["t", 0, 0, 1]]
 
 
 def test_the_log_of_a_start_has_the_next_offset_of_each_partition():
@@ -75,14 +65,6 @@ def test_KD3_an_explicit_offset_is_where_it_starts_even_past_the_end():
         s.plan()
 
 
-def test_a_start_past_the_end_still_waits_after_a_restart():
-    s = Stream({("t", 0): (0, 10)}, given={("t", 0): 11}).start()
-    data = s.plan()
-    again = Stream({("t", 0): (0, 10)}, given={("t", 0): 11})
-    again.stream.restored(Time(1000), again.stream.decode(data))
-    assert again.start().batch() == [["t", 0, 11, 11]]
-
-
 def test_KD4_the_number_of_records_and_the_ranges_are_known_when_planned():
     stream = Stream({("t", 0): (0, 16), ("t", 1): (0, 0)}, auto_offset_reset="earliest").start().stream
     plan = stream.plan(Time(1))
@@ -96,126 +78,10 @@ def test_with_given_offsets_just_those_partitions_are_read():
     assert s.batch() == [["t", 1, 4, 10]]
 
 
-def test_given_offsets_of_a_partition_that_is_not_there_fail_the_start():
-    with pytest.raises(KafkaConfigError, match="fromOffsets"):
-        Stream({("t", 0): (0, 10)}, given={("t", 5): 4}).start()
-
-
 @pytest.mark.parametrize("given", [{("other", 0): 1}, {("t", 0): -2}])
 def test_given_offsets_must_be_of_the_topics_named_and_not_negative(given: dict[Partition, int]):
     with pytest.raises(ConfigurationError, match="fromOffsets"):
         Stream({("t", 0): (0, 10)}, given=given)
-
-
-def test_planning_moves_no_cursor_until_the_plan_is_durable():
-    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
-    first = s.plan()
-    s.client.logs["t", 0] = (0, 15)
-    assert first["ranges"] == [["t", 0, 0, 10]]
-    assert s.batch() == [["t", 0, 0, 15]]
-
-
-def test_one_question_a_batch_whatever_the_number_of_partitions():
-    s = Stream({("t", i): (0, 10) for i in range(1000)}, auto_offset_reset="earliest").start()
-    s.client.asked.clear()
-    for _ in range(3):
-        s.batch()
-    assert s.client.asked == ["latest"] * 3
-
-
-def test_a_partition_found_later_begins_at_earliest_whatever_the_reset_policy_says():
-    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="latest", metadata_max_age_ms=5000).start()
-    s.client.logs["t", 1] = (3, 8)
-    s.clock.advance(4999)
-    assert s.batch() == [["t", 0, 10, 10]]
-    s.clock.advance(1)
-    assert s.batch() == [["t", 0, 10, 10], ["t", 1, 3, 8]]
-    assert s.batch() == [["t", 0, 10, 10], ["t", 1, 8, 8]]
-
-
-def test_a_new_partition_is_not_lost_with_a_plan_that_could_not_be_stored():
-    s = Stream({("t", 0): (0, 10)}, metadata_max_age_ms=5000).start()
-    s.client.logs["t", 1] = (3, 8)
-    s.clock.advance(5000)
-    lost = s.plan()
-    assert lost["ranges"][1] == ["t", 1, 3, 8]
-    assert s.batch()[1] == ["t", 1, 3, 8]
-
-
-def test_a_partition_that_vanishes_fails_each_batch_until_it_is_back():
-    s = Stream({("t", 0): (0, 10), ("t", 1): (0, 5)}, metadata_max_age_ms=5000).start()
-    kept = s.client.logs.pop(("t", 1))
-    for advance in (0, 5000, 0):
-        s.clock.advance(advance)
-        with pytest.raises(PartitionRevokedError, match="t-1"):
-            s.plan()
-    s.client.logs["t", 1] = kept
-    assert s.batch() == [["t", 0, 10, 10], ["t", 1, 5, 5]]
-
-
-@pytest.mark.parametrize("finder", ["the look for partitions", "the question for ends"])
-def test_a_topic_that_is_read_and_vanishes_was_revoked_whoever_finds_out(finder: str):
-    """UnknownTopicError, to correct the name, is for topics that were never there."""
-    s = Stream({("t", 0): (0, 10), ("u", 0): (0, 5)}, ("t", "u"), metadata_max_age_ms=5000).start()
-    s.batch()
-    if finder == "the look for partitions":
-        kept = s.client.logs.pop(("u", 0))
-        s.clock.advance(5000)
-    else:
-        kept, s.client.failure = (0, 5), UnknownTopicError(["u"], 1)
-    with pytest.raises(PartitionRevokedError, match=r"u-0 are being read"):
-        s.plan()
-    s.client.logs["u", 0], s.client.failure = kept, None
-    assert s.batch() == [["t", 0, 10, 10], ["u", 0, 5, 5]]
-
-
-def test_a_topic_that_is_missing_after_an_outage_was_not_revoked():
-    """A driver waits in an outage. A partition that was revoked is an error at once."""
-    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
-    s.client.failure = TopicNotAvailableError(["t"], "no broker answered just before")
-    with pytest.raises(TopicNotAvailableError):
-        s.plan()
-    s.client.failure = None
-    assert s.batch() == [["t", 0, 0, 10]]
-
-
-def test_an_unreachable_broker_fails_the_batch_and_the_next_starts_at_the_same_place():
-    s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
-    s.client.failure = BrokerUnreachableError("h:1", 10)
-    with pytest.raises(BrokerUnreachableError):
-        s.plan()
-    s.client.failure = None
-    assert s.batch() == [["t", 0, 0, 10]]
-
-
-def test_an_unknown_topic_fails_the_start():
-    with pytest.raises(UnknownTopicError, match="'nope'"):
-        Stream({("t", 0): (0, 1)}, ("nope",)).start()
-
-
-def test_reset_none_without_offsets_fails_the_start():
-    with pytest.raises(KafkaConfigError, match=r"auto\.offset\.reset.*t-0 is given no offset"):
-        Stream({("t", 0): (0, 1)}, auto_offset_reset="none").start()
-
-
-def test_a_restart_goes_on_from_the_newest_plan_and_resolves_nothing():
-    s = Stream({("t", 0): (0, 30)}, auto_offset_reset="latest")
-    s.stream.restored(Time(5000), s.stream.decode({"ranges": [["t", 0, 5, 20]], "leader_epochs": [None], "topic_ids": None}))
-    s.start()
-    assert s.client.asked == []
-    assert s.batch() == [["t", 0, 20, 30]]
-
-
-def test_a_partition_made_while_the_driver_was_down_begins_at_earliest():
-    s = Stream({("t", 0): (0, 30), ("t", 1): (0, 4)}, auto_offset_reset="latest")
-    s.stream.restored(Time(5000), s.stream.decode({"ranges": [["t", 0, 5, 20]]}))
-    assert s.start().batch() == [["t", 0, 20, 30], ["t", 1, 0, 4]]
-
-
-def test_partitions_of_topics_no_longer_asked_for_are_let_go():
-    s = Stream({("t", 0): (0, 30)})
-    s.stream.restored(Time(5000), s.stream.decode({"ranges": [["old", 0, 5, 20], ["t", 0, 5, 20]]}))
-    assert s.start().batch() == [["t", 0, 20, 30]]
 
 
 def test_KD7_the_maximum_rate_holds_over_batches():
@@ -275,13 +141,6 @@ def test_a_small_batch_waits_by_the_settings_of_the_user():
 def test_a_bounded_run_takes_all_records_at_once():
     s = Stream({("t", 0): (0, 250_000)}, auto_offset_reset="earliest", until="latest").start()
     assert [r[2:] for r in s.batch()] == [[0, 250_000]]
-
-
-def test_the_leader_epoch_of_each_partition_is_in_the_plan():
-    s = Stream({("t", 0): (0, 1), ("t", 1): (0, 1)}).start()
-    assert s.plan()["leader_epochs"] == [7, 7]
-    s.client.epoch = None
-    assert s.plan()["leader_epochs"] == [None, None]
 
 
 def test_stopping_closes_the_client():
@@ -366,3 +225,62 @@ def test_stored_data_of_another_kind_of_input_is_refused(foreign: dict[str, Any]
         stream.decode(foreign)
     skipped = stored_skipped_between(stream)
     assert [list(skipped(*both)) for both in ((foreign, plan), (plan, foreign), (foreign, foreign))] == [[], [], []]
+
+
+def test_a_policy_that_is_not_there_is_refused_when_made_or_when_started() -> None:
+    host: Any = FakeHost()
+    with pytest.raises(KafkaConfigError, match="catch-up, by-timestamp"):
+        KafkaUtils.createDirectStream(host, ["t"], BROKERS, downtime="never")
+    with pytest.raises(KafkaConfigError, match="by-timestamp"):
+        Stream({("t", 0): (0, 1)}, conf={"spark.streaming.kstream.downtime": "never"}).start()
+
+
+def test_catch_up_is_the_default_and_by_timestamp_is_a_word_of_the_call_or_of_the_settings() -> None:
+    conf = {"spark.streaming.kstream.downtime": "by-timestamp"}
+    for options, busy in (
+        ({}, None),
+        ({"downtime": "by-timestamp"}, []),
+        ({"conf": conf}, []),
+        ({"conf": conf, "downtime": "catch-up"}, None),
+    ):
+        s = Stream({("t", 0): (0, 0)}, **options).start()
+        assert s.stream.missed([Time(1000)]) == busy
+
+
+def after_a_batch(policy: str) -> Stream:
+    """A stream with this policy for lost records that has planned ten records of two partitions."""
+    conf = {"spark.streaming.kstream.kafka.onDataLoss": policy}
+    s = Stream({("t", 0): (0, 10), ("t", 1): (0, 10)}, conf=conf, auto_offset_reset="earliest")
+    s.client.ids = {"t": "t-1"}
+    s.start().batch()
+    return s
+
+
+def test_what_a_worker_found_makes_the_next_plan_ask():
+    s = after_a_batch("skip")
+    s.client.ids, s.client.logs = {"t": "t-2"}, {("t", 0): (0, 50), ("t", 1): (0, 50)}
+    assert s.batch()[0] == ["t", 0, 10, 50]  # nothing to be suspicious about: the workers will see
+    lost = [{"topic": "t", "partition": 0, "from": 10, "until": 50, "cause": "recreation", "detail": ""}]
+    s.stream.outcome(s.time, s.stream.decode({"ranges": [], "lost": lost}))
+    assert s.plan()["ranges"] == [["t", 0, 0, 50], ["t", 1, 0, 50]]
+
+
+def test_outcomes_carry_the_losses_of_the_plan_and_ask_for_a_report_only_under_report():
+    for policy, reported in (("skip", False), ("report", True)):
+        s = after_a_batch(policy)
+        s.client.logs = {("t", 0): (0, 4), ("t", 1): (0, 10)}
+        data = s.plan()
+        outcome = s.stream.outcome(s.time, s.stream.decode(data))
+        assert outcome.lost == data["lost"] and outcome.report is reported and outcome.counts == [0, 0]
+
+
+def test_under_fail_a_log_that_was_cut_is_an_error_of_the_plan():
+    s = after_a_batch("fail")
+    s.client.logs = {("t", 0): (0, 4), ("t", 1): (0, 10)}
+    with pytest.raises(LogShrankError):
+        s.plan()
+
+
+def test_an_unknown_policy_for_lost_records_is_refused():
+    with pytest.raises(KafkaConfigError, match=r"One of: fail, skip, report"):
+        after_a_batch("ignore")

@@ -30,8 +30,8 @@ from kstream_kafka.reader.location_strategy import LocationStrategy, java_hash, 
 
 from kstream.errors import ConfigurationError
 from kstream.offsets.positions import Position
-from tests.kstream_kafka.fakes import FakeClient, FakeHost
-from tests.kstream_kafka.stream import BROKERS, Stream
+from tests.kstream_kafka.fakes import FakeClient
+from tests.kstream_kafka.stream import BROKERS, FakeHost, Stream
 
 P = ("t", 0)
 

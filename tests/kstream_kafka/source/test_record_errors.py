@@ -10,8 +10,7 @@ from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.source.stream_spec import StreamSpec
 
 from kstream.errors import ConfigurationError
-from tests.kstream_kafka.fakes import FakeHost
-from tests.kstream_kafka.stream import BROKERS, Stream
+from tests.kstream_kafka.stream import BROKERS, FakeHost, Stream
 
 
 def direct(conf: dict[str, str] | None = None, **given: Any) -> Any:
