@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, StreamInputInfo
+from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus, LastError
 from kstream.conf import Settings
@@ -28,7 +29,6 @@ from kstream.listener import (
 )
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.offset_range import OffsetRange, Partition
-from kstream.offsets.progress import metadata_of
 from kstream.scheduler.input_lags import InputLags
 from kstream.scheduler.rate_estimator import create_rate_estimator
 from kstream.testing import ManualClock

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kstream.batch import InputOutcome, JsonPlan, PlannedInput
     from kstream.console import log
     from kstream.context import StreamingContext, StreamingContextState
+    from kstream.direct.log_input_dstream import LogInputDStream
     from kstream.dstream import DStream, InputDStream, Recipe, StateSpec
     from kstream.offsets.log import Log
-    from kstream.offsets.log_input_dstream import LogInputDStream
     from kstream.offsets.offset_range import OffsetRange
     from kstream.rdd import State
     from kstream.receiver import Receiver
@@ -72,7 +72,7 @@ _LAZY = {
     "PlannedInput": "kstream.batch",
     "Recipe": "kstream.dstream",
     "Log": "kstream.offsets.log",
-    "LogInputDStream": "kstream.offsets.log_input_dstream",
+    "LogInputDStream": "kstream.direct.log_input_dstream",
     "OffsetRange": "kstream.offsets.offset_range",
     "RateEstimator": "kstream.scheduler.rate_estimator",
     "Receiver": "kstream.receiver",

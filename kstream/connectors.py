@@ -17,43 +17,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from kstream.conf import SettingsTable
 from kstream.entry_points import COMMANDS, CONNECTORS, entry_points
 from kstream.errors import KStreamError, MissingDependencyError
+from kstream.offsets.offset_range import Partition as Partition
+from kstream.offsets.offset_range import PlannedRange as PlannedRange
+from kstream.offsets.offset_range import UnreadableRange as UnreadableRange
 
 logger = logging.getLogger(__name__)
-
-Partition: TypeAlias = tuple[str, int]
-"""Topic and partition number."""
 
 
 class ToolNotOfferedError(KStreamError):
     """A command needs a tool that the connector of a stream does not offer. Facts: connector, tool."""
-
-
-class PlannedRange(NamedTuple):
-    """The offset range of one partition that a batch reads: from `begin` (included) to `until` (excluded)."""
-
-    topic: str
-    partition: int
-    begin: int
-    until: int
-
-
-def stored_ranges(rows: object) -> list[PlannedRange] | None:
-    """Return the ranges of a list of [topic, partition, begin, end], as plan data has them; None for any other value. Pure."""
-    if not isinstance(rows, list):
-        return None
-    ranges: list[PlannedRange] = []
-    for row in cast("list[object]", rows):
-        match row:
-            case [str(topic), int(partition), int(begin), int(until)]:
-                ranges.append(PlannedRange(topic, partition, begin, until))
-            case _:
-                return None
-    return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +53,6 @@ class LogRecord:
     key: bytes | None = None
     value: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableRange:
-    """Offsets from `begin` (included) to `until` (excluded) whose records cannot be read. `reason`: a clause."""
-
-    topic: str
-    partition: int
-    begin: int
-    until: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

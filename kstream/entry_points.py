@@ -23,7 +23,7 @@ COMMANDS = "kstream.cli"
 _PREFIX = "kstream_"
 _FILE = "entry_points.txt"
 _OF_THE_CORE = (
-    EntryPoint("log", "kstream.offsets.connector", CONNECTORS),
+    EntryPoint("log", "kstream.direct.connector", CONNECTORS),
     EntryPoint("testing", "kstream.testing", CONNECTORS),
 )
 

@@ -14,9 +14,9 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
 from kstream.checkpoint.state_format import decode_state, encode_state
 from kstream.conf import Settings
+from kstream.direct.read_report_accumulator import ReadReportAccumulator
 from kstream.dstream import DStreamGraph
 from kstream.dstream.stateful_dstream import StatefulDStream
-from kstream.offsets.read_report import ReadReportAccumulator
 from kstream.rdd.map_with_state import MapWithState, initial_states
 from kstream.rdd.stable_hash import partition_of
 from kstream.scheduler.settings import UNREACHABLE_TIMEOUT

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, StreamInputInfo
+from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import SystemClock
@@ -36,7 +37,6 @@ from kstream.listener import (
     StreamingListenerOutputOperationStarted,
 )
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.progress import metadata_of
 from kstream.scheduler.input_lags import InputLags
 from kstream.ui.driver_source import DriverFigures, SparkLinks
 from kstream.ui.settings import UI_PORT

@@ -4,9 +4,9 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
     plan         BatchPlan and PlannedInput; BatchOutcome and its parts, which a completion stores
-    skipped_record   SkippedRecord: a record that a batch leaves out
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
+    log_progress     the report of an input that is a log: offsets and lag for listeners, counts and losses for the ledger
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
     batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
@@ -17,7 +17,7 @@ from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInf
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
 from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
-from kstream.batch.skipped_record import SkippedRecord
+from kstream.offsets.skipped_record import SkippedRecord
 
 __all__ = [
     "Batch",

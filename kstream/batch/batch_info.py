@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.batch.input_progress import InputProgress
-from kstream.batch.skipped_record import SkippedRecord
 from kstream.batch_time import Time
+from kstream.offsets.skipped_record import SkippedRecord
 
 
 def _or_missing(value: int | None) -> int:

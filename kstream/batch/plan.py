@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from kstream.batch.skipped_record import SkippedRecord
 from kstream.batch_time import Duration, Time
+from kstream.offsets.skipped_record import SkippedRecord
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, list or dict with string keys."""

@@ -17,7 +17,7 @@ from kstream.cli.checkpoint import state_of
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import PlanData, newest_plans, open_existing, plan_text, ranges_of
 from kstream.cli.terminal import batch_moment, clear_errors, count, echo, table_console
-from kstream.connectors import Partition
+from kstream.offsets.offset_range import Partition
 
 MOST_ROWS = 20
 MOST_RANGES = 8

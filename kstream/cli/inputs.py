@@ -19,8 +19,9 @@ from kstream.checkpoint.binding import rebound
 from kstream.checkpoint.input_records import read_connections
 from kstream.checkpoint.reader import has_checkpoint
 from kstream.cli.terminal import compact, echo
-from kstream.connectors import ConnectorTools, Partition, PlannedRange, installed_tools
+from kstream.connectors import ConnectorTools, installed_tools
 from kstream.errors import CheckpointError, ConfigurationError
+from kstream.offsets.offset_range import Partition, PlannedRange
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.storage import FileStore
 

@@ -29,7 +29,8 @@ from kstream.cli.inputs import (
     tools_of,
 )
 from kstream.cli.terminal import clear_errors, count, echo, fail, table_console
-from kstream.connectors import ConnectorTools, Partition
+from kstream.connectors import ConnectorTools
+from kstream.offsets.offset_range import Partition
 
 SHORTER = "log is shorter than read"
 WAITING = "waits for the log to reach its start"

@@ -26,8 +26,9 @@ from kstream.cli.inputs import (
 )
 from kstream.cli.record_text import FORMATS, MOST_BYTES, TEXT, lines_of
 from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment
-from kstream.connectors import ConnectorTools, LogRecord, PlannedRange, UnreadableRange
+from kstream.connectors import ConnectorTools, LogRecord
 from kstream.errors import ConfigurationError
+from kstream.offsets.offset_range import PlannedRange, UnreadableRange
 from kstream.storage import FileStore
 
 RECORDS = 5

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from kstream.batch_time import Duration, Time, format_batch_time
-from kstream.connectors import PlannedRange
 from kstream.errors import FROM_SPARK, ConfigurationError, KStreamError, MissingDependencyError, one_line
+from kstream.offsets.offset_range import PlannedRange
 from kstream.printable import printable_lines
 
 INSTALL_SPARK = "pip install 'kstream-spark[spark]'"

@@ -34,7 +34,7 @@ GROUPS: Mapping[str, Sequence[ConfigEntry[object]]] = {
         scheduler.MAX_BATCH_FAILURES,
     ),
     "Records that fail": (
-        dstream.ON_RECORD_ERROR,
+        offsets.ON_RECORD_ERROR,
         offsets.DEAD_LETTER_TOPIC,
         offsets.MAX_ERROR_RATIO,
     ),

@@ -18,8 +18,8 @@ from kstream.dstream.dstream import DStream
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import InputServices, StreamHost, services_of
 from kstream.dstream.recipe import Recipe
-from kstream.dstream.settings import ON_RECORD_ERROR
 from kstream.errors import NotRecoverableError
+from kstream.offsets.settings import ON_RECORD_ERROR
 
 if TYPE_CHECKING:
     from pyspark import RDD

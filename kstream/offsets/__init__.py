@@ -1,24 +1,20 @@
-"""Inputs that are logs: offset ranges and what is planned with them, and the direct stream of any log.
+"""Logs, and what is planned with their offsets: ranges, positions, limits, reports of reads, errors policies. Pure.
 
-One idea: records have offsets, a batch is a range of offsets, and everything else follows from ranges. The first half is pure, and the
-Kafka connector uses it too; the second half is the stream of a `Log`.
+One idea: records have offsets, a batch is a range of offsets, and everything else follows from ranges. Nothing here knows a stream or
+Spark, so every room from the batches on up may import it. `kstream.direct` and the Kafka connector are built of it.
 
     settings              the settings of inputs that are logs
-    offset_range          OffsetRange, TopicAndPartition, LostRange
+    offset_range          Partition, OffsetRange, TopicAndPartition, LostRange; PlannedRange and UnreadableRange of commands
+    skipped_record        SkippedRecord: a record that a batch leaves out
     positions             the places in a log where reading starts or stops, as users write them
-    rate_limits           how many records of each partition a batch may have
+    log                   Log, which a connector writes
+    starting_offsets      positions of a Log become offsets
     log_ends              where logs ended at the times of missed batches
-    progress              offsets and lag of a batch, for listeners; its counts and losses, for the ledger
+    rate_limits           how many records of each partition a batch may have
     batch_speed           BatchSpeed: how many records a batch may have to end in a given time (no clock)
     catch_up              CatchUp: how many records a stream takes while it reads a backlog (asks nobody)
     admission_control     AdmissionControl: all limits of a batch, and the reason of the one that counts (asks nobody)
-    read_report           the counts, losses and record errors that tasks report, and their accumulator
+    read_report           the counts, losses and record errors that a task reports
     errors_policy         OnRecordError: records that fail, as the user of a stream wants them treated
-
-    log                   Log, which a connector writes
-    log_plan              LogPlan and its stored form
-    starting_offsets      positions of a Log become offsets
-    log_rdd               LogRDD and the task that reads a Log
-    log_input_dstream     LogInputDStream
-    connector             the hooks of all Logs for the core, and LogTools for commands
+    connector             the earlier place of LogTools
 """

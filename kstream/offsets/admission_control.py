@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kstream.batch import BatchInfo
 from kstream.batch_time import Duration, Time
+from kstream.offsets.batch_speed import EndedBatch
 from kstream.offsets.catch_up import CatchUp, Ceiling, is_late
 from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate
@@ -95,7 +95,7 @@ class AdmissionControl:
         with self._lock:
             self._measured_rate = records_a_second
 
-    def batch_completed(self, info: BatchInfo, stream_id: int, name: str) -> None:
+    def batch_completed(self, info: EndedBatch, stream_id: int, name: str) -> None:
         """Note the end of a batch. Of one whose outputs have succeeded in the first try, note its speed, and how long its records were.
 
         Args:
@@ -106,7 +106,7 @@ class AdmissionControl:
         self._note_bytes(info, stream_id)
         self._catch_up.completed(info, stream_id, name)
 
-    def restore(self, last_batches: Callable[[int], Iterable[BatchInfo]], stream_id: int) -> None:
+    def restore(self, last_batches: Callable[[int], Iterable[EndedBatch]], stream_id: int) -> None:
         """Note the last batches of earlier drivers, for the limits of the first batch. Called by the thread that starts.
 
         Args:
@@ -117,7 +117,7 @@ class AdmissionControl:
             self._note_bytes(info, stream_id)
             self._catch_up.restored(info, stream_id)
 
-    def _note_bytes(self, info: BatchInfo, stream_id: int) -> None:
+    def _note_bytes(self, info: EndedBatch, stream_id: int) -> None:
         """Note how long the records of a batch were, if all its outputs have succeeded in the first try."""
         source = info.inputs.get(stream_id)
         if info.measures_speed and source is not None and source.num_bytes and source.num_records:

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Protocol
+
+from kstream.batch_time import Time
 
 RECENT = 10
 """The number of batches that are measured."""
@@ -34,6 +38,28 @@ class BatchCost:
 
     records: int
     processing_ms: int
+
+
+class StreamShare(Protocol):
+    """The share of one stream in a batch: a `StreamInputInfo`."""
+
+    @property
+    def num_records(self) -> int: ...
+    @property
+    def num_bytes(self) -> int | None: ...
+
+
+class EndedBatch(Protocol):
+    """What the limits ask of a batch that has ended: a `BatchInfo`, whose room is above this one."""
+
+    @property
+    def batch_time(self) -> Time: ...
+    @property
+    def inputs(self) -> Mapping[int, StreamShare]: ...
+    @property
+    def processing_delay_ms(self) -> int | None: ...
+    @property
+    def measures_speed(self) -> bool: ...
 
 
 class BatchSpeed:

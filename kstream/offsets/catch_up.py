@@ -13,9 +13,8 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kstream.batch import BatchInfo
 from kstream.batch_time import Duration, Time
-from kstream.offsets.batch_speed import BatchCost, BatchSpeed
+from kstream.offsets.batch_speed import BatchCost, BatchSpeed, EndedBatch
 from kstream.offsets.offset_range import OffsetRange, Partition
 
 logger = logging.getLogger("kstream.offsets")
@@ -155,7 +154,7 @@ class CatchUp:
             if self._behind and taken:
                 self._unfinished.append(time)
 
-    def completed(self, info: BatchInfo, stream_id: int, name: str) -> None:
+    def completed(self, info: EndedBatch, stream_id: int, name: str) -> None:
         """Note the end of a batch, and its speed if all its outputs have succeeded in the first try.
 
         Logs once how long the stream will be behind.
@@ -180,7 +179,7 @@ class CatchUp:
         text = "%s catches up: %d records wait, and the job has processed %.0f a second. A batch takes up to %d, for about %.0f s"
         logger.info(text, name, left, a_second, most, left / most * seconds)
 
-    def restored(self, info: BatchInfo, stream_id: int) -> None:
+    def restored(self, info: EndedBatch, stream_id: int) -> None:
         """Note the speed of a batch of an earlier driver, before the first plan.
 
         Args:
@@ -201,7 +200,7 @@ class CatchUp:
         return self._last is not None and time.since(self._last).milliseconds > PAUSE_INTERVALS * self._interval.milliseconds
 
 
-def _cost_of(info: BatchInfo, stream_id: int) -> BatchCost | None:
+def _cost_of(info: EndedBatch, stream_id: int) -> BatchCost | None:
     """Return what the records of a stream have cost in a batch; None if the batch does not show it. Pure."""
     source, processing_ms = info.inputs.get(stream_id), info.processing_delay_ms
     if not info.measures_speed or source is None or source.num_records <= 0 or processing_ms is None or processing_ms < 0:

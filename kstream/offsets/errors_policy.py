@@ -10,11 +10,10 @@ from typing import Any
 
 from kstream.batch_time import Time
 from kstream.conf import Settings
-from kstream.dstream.settings import ON_RECORD_ERROR
 from kstream.errors import ConfigurationError, DeadLetterNotStoredError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReportData, counts_of, errors_of
-from kstream.offsets.settings import DEAD_LETTER_TOPIC, MAX_ERROR_RATIO
+from kstream.offsets.settings import DEAD_LETTER_TOPIC, MAX_ERROR_RATIO, ON_RECORD_ERROR
 from kstream.worker.record_errors import DeadLetters, ErrorKind, ErrorLimit, ErrorsPolicy, KindCounts
 
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"

@@ -1,4 +1,6 @@
-"""OffsetRange, TopicAndPartition, LostRange: ranges of a log's records. The first two have the names of Spark 2.4's Kafka API.
+"""Partitions, and ranges of a log's records: OffsetRange, PlannedRange, UnreadableRange, LostRange.
+
+OffsetRange and TopicAndPartition have the names of Spark 2.4's Kafka API. PlannedRange and UnreadableRange are for tools of commands.
 
 All ranges are half-open: `fromOffset` is included, `untilOffset` is excluded.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 Partition: TypeAlias = tuple[str, int]
 """(topic, partition number): the key of every map of offsets."""
@@ -107,6 +109,40 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"OffsetRange(topic: {self.topic}, partition: {self.partition}, range: [{self.fromOffset} -> {self.untilOffset}])"
+
+
+class PlannedRange(NamedTuple):
+    """The offset range of one partition that a batch reads: from `begin` (included) to `until` (excluded)."""
+
+    topic: str
+    partition: int
+    begin: int
+    until: int
+
+
+def stored_ranges(rows: object) -> list[PlannedRange] | None:
+    """Return the ranges of a list of [topic, partition, begin, end], as plan data has them; None for any other value. Pure."""
+    if not isinstance(rows, list):
+        return None
+    ranges: list[PlannedRange] = []
+    for row in cast("list[object]", rows):
+        match row:
+            case [str(topic), int(partition), int(begin), int(until)]:
+                ranges.append(PlannedRange(topic, partition, begin, until))
+            case _:
+                return None
+    return ranges
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRange:
+    """Offsets from `begin` (included) to `until` (excluded) whose records cannot be read. `reason`: a clause."""
+
+    topic: str
+    partition: int
+    begin: int
+    until: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

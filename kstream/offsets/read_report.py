@@ -7,21 +7,15 @@ follows from a loss.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kstream.batch import SkippedRecord
-from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange
+from kstream.offsets.skipped_record import SkippedRecord
 from kstream.worker.stored_letters import StoredLetters, add_letters
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.accumulators import Accumulator
-
     from kstream.worker.record_errors import KindCounts
 
 RangeStart: TypeAlias = tuple[str, int, int]
@@ -175,126 +169,3 @@ def lost_ranges(found: Mapping[RangeStart, tuple[int | None, str, str]]) -> list
         found: start → (end, cause, detail), from a read report.
     """
     return [LostRange(*start, *rest) for start, rest in sorted(found.items())]
-
-
-class ReadReportParam:
-    """Merges reports for Spark's accumulator. Workers begin with an empty dict, and the driver merges the reports that they send.
-
-    `lock` guards the driver's dict. Three threads change the dict: Spark's accumulator thread adds reports, the thread that ends a batch
-    takes one, and the generator's thread drops old ones. No code under the lock blocks.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-    def __reduce__(self) -> Any:
-        return ReadReportParam, ()  # tasks get a copy with its own lock
-
-    def zero(self, value: dict[int, ReportData]) -> dict[int, ReportData]:
-        """Return the value with which a worker begins. Called by Spark."""
-        return {}
-
-    def addInPlace(self, value1: dict[int, ReportData], value2: dict[int, ReportData]) -> dict[int, ReportData]:
-        """Merge `value2` into `value1` and return `value1`. Called by Spark, in workers and in the driver's accumulator thread."""
-        with self.lock:
-            return merge(value1, value2)
-
-
-class ReadReportAccumulator:
-    """The driver's accumulator of the reports of one stream in one SparkContext. Thread-safe.
-
-    The report of a task arrives with the task's result, before the caller of the job knows that the job has ended.
-    """
-
-    def __init__(self, sc: SparkContext) -> None:
-        """Create the accumulator.
-
-        Args:
-            sc: the SparkContext.
-        """
-        self.param = ReadReportParam()
-        self.accumulator: Accumulator[dict[int, ReportData]] = sc.accumulator({}, self.param)  # pyright: ignore[reportArgumentType]
-        """Spark's accumulator, to which tasks add their reports. It is pickled into the tasks by its number."""
-
-    def take(self, time_ms: int) -> ReportData:
-        """Remove and return the report of a batch. Any thread.
-
-        Args:
-            time_ms: the batch time, in ms.
-
-        Returns:
-            {"counts": …, "lost": …}, both possibly empty, "bytes" if they are known, and "errors" if records failed. `lost` also has the
-            losses of older batches that were found after their end, because a window reads their ranges again.
-        """
-        with self.param.lock:
-            known: dict[int, ReportData] = self.accumulator.value
-            found = known.pop(time_ms, {})
-            lost = dict(found.get("lost", {}))
-            for older in [t for t in known if t < time_ms]:
-                lost.update(known[older].get("lost", {}))
-                known[older]["lost"] = {}
-        return {**found, "counts": found.get("counts", {}), "lost": lost}
-
-    @contextmanager
-    def taken(self, time_ms: int) -> Generator[ReportData]:
-        """Take the report of a batch for the body. If the body raises, the report is as before: it is asked for again. Any thread.
-
-        Args:
-            time_ms: the batch time, in ms.
-        """
-        found = self.take(time_ms)
-        try:
-            yield found
-        except BaseException:
-            with self.param.lock:
-                merge(self.accumulator.value, {time_ms: found})
-            raise
-
-    def errors(self, time_ms: int) -> ReportData:
-        """Return the report of a batch so far; what it says about undelivered dead letters is removed. Any thread.
-
-        Args:
-            time_ms: the batch time, in ms.
-        """
-        with self.param.lock:
-            known: dict[int, ReportData] = self.accumulator.value
-            found = known.get(time_ms, {})
-            undelivered = found.pop("undelivered", {})
-            errors = {start: dict(kinds) for start, kinds in found.get("errors", {}).items()}
-            return {"counts": dict(found.get("counts", {})), "errors": errors, "undelivered": undelivered}
-
-    def add_letters(self, found: Mapping[int, StoredLetters]) -> None:
-        """Add dead letters that are stored, by batch time in ms, as if tasks had reported them. Any thread."""
-        if found:
-            self.accumulator.add({time_ms: {"letters": letters} for time_ms, letters in found.items()})
-
-    def letters(self, time_ms: int) -> StoredLetters:
-        """Return the dead letters of a batch that are stored, as far as its tasks have reported them. Any thread."""
-        with self.param.lock:
-            known: dict[int, ReportData] = self.accumulator.value
-            return {origin: set(offsets) for origin, offsets in known.get(time_ms, {}).get("letters", {}).items()}
-
-    def drop_counts(self, time_ms: int) -> None:
-        """Drop the counts of a batch that is read again with other splits, because records are left out: of records and of record errors.
-
-        Its losses and its dead letters stay. Any thread.
-        """
-        with self.param.lock:
-            known: dict[int, ReportData] = self.accumulator.value
-            if time_ms in known:
-                known[time_ms]["counts"] = {}
-                known[time_ms].pop("bytes", None)
-                known[time_ms].pop("errors", None)
-
-    def forget(self, up_to_ms: int, kept: Collection[Time] = ()) -> None:
-        """Drop the reports of old batches: those that arrived after `take`, or that nobody took. Any thread.
-
-        Args:
-            up_to_ms: the newest batch time to drop, in ms.
-            kept: the batches whose plans are kept: they may have no outcome yet.
-        """
-        times = {time.milliseconds for time in kept}
-        with self.param.lock:
-            known: dict[int, ReportData] = self.accumulator.value
-            for old in [t for t in known if t <= up_to_ms and t not in times]:
-                del known[old]

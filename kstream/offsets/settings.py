@@ -10,6 +10,13 @@ DOWNTIME: ConfigEntry[str] = ConfigEntry(
     "catch-up",
     "Batches missed while no driver ran: catch-up (the first one reads all data) or by-timestamp (each reads the records of its time).",
 )
+ON_RECORD_ERROR: ConfigEntry[str] = ConfigEntry(
+    "spark.streaming.kstream.onRecordError",
+    STR,
+    "fail",
+    "Policy for a record for which a decoder or an operator on records fails: fail (the batch fails), skip (continue without it) or "
+    "dead-letter (write it to the dead-letter topic, and continue).",
+)
 DEAD_LETTER_TOPIC: ConfigEntry[str | None] = ConfigEntry(
     "spark.streaming.kstream.deadLetterTopic",
     STR,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.offsets.offset_range import OffsetRange
 from kstream.secret import line_without_secrets, without_secrets
 from kstream.ui.forms import (
     BatchDetailForm,
@@ -186,21 +187,21 @@ def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
         "numLosses": source.num_losses,
         "numBytes": source.num_bytes,
         "limitedBy": None if limit is None else dict(limit),
-        "offsets": [_offsets_form(one) for one in source.facts.get("offsets", ())],
+        "offsets": [_offsets_form(r) for r in source.facts.get("offsets", ())],
         "blocks": [str(block.block_id) for block in source.facts.get("blocks", ())],
         "files": [str(path) for path in source.facts.get("files", ())],
         "facts": progress.other_facts,
     }
 
 
-def _offsets_form(one: Any) -> OffsetsForm:
-    """Return the form of a range of offsets (`kstream.offsets.OffsetRange`)."""
+def _offsets_form(r: OffsetRange) -> OffsetsForm:
+    """Return the form of a range of offsets."""
     return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "fromOffset": one.fromOffset,
-        "untilOffset": one.untilOffset,
-        "count": one.count(),
+        "topic": r.topic,
+        "partition": r.partition,
+        "fromOffset": r.fromOffset,
+        "untilOffset": r.untilOffset,
+        "count": r.count(),
     }
 
 

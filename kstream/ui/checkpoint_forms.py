@@ -13,7 +13,7 @@ from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, StreamLag
 from kstream.checkpoint.history import LedgerEntry
 from kstream.checkpoint.sign_of_life import behind_without_driver, judge
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 from kstream.secret import line_without_secrets, without_secrets
 from kstream.ui.checkpoint_reader import KnownBatch, Snapshot
 from kstream.ui.forms import (

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from kstream.batch import SkippedRecord
 from kstream.checkpoint.history import LedgerEntry
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 from kstream.ui.forms import LedgerForm
 
 RangesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[PlannedRange] | None]

@@ -10,7 +10,7 @@ from pyspark import RDD
 from typing_extensions import assert_type
 
 from kstream import BatchTime, DStream, Seconds, State, StateSpec, StreamingContext, Time
-from kstream.offsets.log_input_dstream import LogInputDStream
+from kstream.direct.log_input_dstream import LogInputDStream
 
 Pairs = DStream[tuple[str, int]]
 

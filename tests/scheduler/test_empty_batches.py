@@ -13,10 +13,10 @@ import pytest
 from kstream.batch import JsonPlan, PlannedInput
 from kstream.batch_time import Seconds, Time
 from kstream.checkpoint import names
+from kstream.direct.log_plan import LogPlan
 from kstream.dstream.file_input_dstream import FilePlan
 from kstream.dstream.receiver_input_dstream import PlannedBlock, ReceiverPlan
 from kstream.files.file_systems import FileStatus
-from kstream.offsets.log_plan import LogPlan
 from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.scheduler.empty_batches import streams_of_every_batch
 from kstream.storage import MemoryFileStore

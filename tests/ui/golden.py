@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kstream.batch import InputOutcome, JsonPlan
+from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.progress import metadata_of
 from tests.fakes import INTERVAL
 from tests.harness import START, Driver, LogInput, World
 from tests.ui.looked_at import LookedAt

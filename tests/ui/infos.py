@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Time
 from kstream.listener import (
     StreamingListener,
@@ -15,7 +16,6 @@ from kstream.listener import (
     StreamingListenerOutputOperationStarted,
 )
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.progress import metadata_of
 
 
 def source_of(partitions: int, begin: int = 0, records: int = 10, behind: int = 0, reason: str | None = None) -> StreamInputInfo:

@@ -8,7 +8,7 @@ from typing import Any
 from kstream.batch import InputOutcome, JsonPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, LastError, StreamLag
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 from tests.harness import INTERVAL, START, Driver, World
 from tests.skipping import TOPIC, poisoned, skip
 

@@ -10,11 +10,11 @@ import pytest
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.sign_of_life import judge
+from kstream.direct.log_plan import LogPlan
 from kstream.errors import TransientError
-from kstream.offsets.log_plan import LogPlan
+from tests.direct.memory_log import A, B, MemoryLog, MemoryStream
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World
-from tests.offsets.memory_log import A, B, MemoryLog, MemoryStream
 from tests.receiver_driver import ReceiverDriver
 from tests.scheduler.test_states import with_state
 from tests.stores import CountingStore

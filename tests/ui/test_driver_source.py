@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
+from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
@@ -26,7 +27,6 @@ from kstream.listener import (
     StreamingListenerReceiverStarted,
 )
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.progress import metadata_of
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.input_lags import InputLags
 from kstream.storage import MemoryFileStore

@@ -10,7 +10,7 @@ import pytest
 from kstream.batch import SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint.history import LedgerEntry
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 from kstream.ui.ledger_forms import ledger_forms
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.cli.terminal import compact, echo
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 
 # -- the state of each batch
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 
 
 class CountedOrder(NamedTuple):

@@ -23,9 +23,9 @@ from typing import Any
 
 from kstream.checkpoint import read_log
 from kstream.cli.inputs import ranges_of
-from kstream.connectors import PlannedRange
 from kstream.crash_point import RUNNING, VARIABLE
 from kstream.errors import KStreamError
+from kstream.offsets.offset_range import PlannedRange
 from kstream.storage import LocalFileStore
 from kstream_kafka.demo.board import Board, Run, View, batch_text, follow
 from kstream_kafka.demo.page import Page

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
+from kstream.batch.log_progress import metadata_of, outcome_of
 from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
@@ -21,7 +22,6 @@ from kstream.dstream.ports import InputServices
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.errors_policy import OnRecordError, RecordErrorLog
 from kstream.offsets.offset_range import Partition, describe_offsets
-from kstream.offsets.progress import metadata_of, outcome_of
 from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
 from kstream.worker.stored_letters import letters_text
 from kstream_kafka.client.params import KafkaParams
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
     from kstream.batch_time import BatchTime
+    from kstream.direct.read_report_accumulator import ReadReportAccumulator
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
-    from kstream.offsets.read_report import ReadReportAccumulator
     from kstream.output import Output
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
@@ -331,7 +331,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         newest planning, not of this plan. For the first batch of an earlier driver it reads the dead-letter topic, and blocks: not in a
         job, which has made sure before that no other driver has taken over.
         """
-        from kstream.offsets.read_report import ReadReportAccumulator
+        from kstream.direct.read_report_accumulator import ReadReportAccumulator
         from kstream_kafka.reader.dead_letter_writer import dead_letters
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations

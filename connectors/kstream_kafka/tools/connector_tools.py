@@ -13,18 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kstream.connectors import (
-    ConnectorTools,
-    Finding,
-    LogRecord,
-    NeededPackage,
-    Partition,
-    PlannedRange,
-    ResetResult,
-    UnreadableRange,
-    stored_ranges,
-)
+from kstream.connectors import ConnectorTools, Finding, LogRecord, NeededPackage, ResetResult
 from kstream.errors import ConfigurationError
+from kstream.offsets.offset_range import Partition, PlannedRange, UnreadableRange, stored_ranges
 from kstream_kafka.client.params import RENAMED
 
 BOOTSTRAP = "bootstrap.servers"

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream.connectors import LogRecord, Partition, PlannedRange, UnreadableRange
+from kstream.connectors import LogRecord
+from kstream.offsets.offset_range import Partition, PlannedRange, UnreadableRange
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer

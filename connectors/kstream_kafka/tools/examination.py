@@ -10,8 +10,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kstream.connectors import Finding, Partition
+from kstream.connectors import Finding
 from kstream.errors import KStreamError
+from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.ports import DriverClient, FetchErrorKind, LogEnd

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kstream.connectors import LogRecord, PlannedRange, UnreadableRange
-from kstream.offsets.offset_range import OffsetRange
+from kstream.connectors import LogRecord
+from kstream.offsets.offset_range import OffsetRange, PlannedRange, UnreadableRange
 from kstream.offsets.read_report import ReadReport, lost_ranges
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small

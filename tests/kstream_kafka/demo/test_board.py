@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from kstream_kafka.demo.board import Board, PlainView, Run, follow, short_ranges
 
 from kstream.cli import main
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 
 
 def lines(pid: int, batch: int, begin: int, end: int, ended: bool = True) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, prove
 
-from kstream.connectors import PlannedRange
+from kstream.offsets.offset_range import PlannedRange
 
 TRUTH = [CountedOrder(n, "north" if n % 2 else "south", n * 100) for n in range(1, 31)]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from kstream_kafka import connector_tools
 from kstream_kafka.planning.plan import KafkaPlan
 
-from kstream.connectors import PlannedRange
-from kstream.offsets.offset_range import OffsetRange
+from kstream.offsets.offset_range import OffsetRange, PlannedRange
 
 
 def plan() -> KafkaPlan:

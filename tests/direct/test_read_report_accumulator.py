@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Time
+from kstream.direct.read_report_accumulator import ReadReportParam
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.read_report import ReadReport, ReadReportParam, ReportData, bytes_of, merge
+from kstream.offsets.read_report import ReadReport, ReportData, bytes_of, merge
 from tests.fakes import fake_reports
 
 PATIENCE = 20.0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.batch_time import Time
+from kstream.direct.log_input_dstream import LogInputDStream
+from kstream.direct.log_plan import LogPlan
+from kstream.direct.log_rdd import LogTask, leave_out, split_ranges
 from kstream.offsets.log import Log
 from kstream.offsets.log_ends import OffsetsForTime
-from kstream.offsets.log_input_dstream import LogInputDStream
-from kstream.offsets.log_plan import LogPlan
-from kstream.offsets.log_rdd import LogTask, leave_out, split_ranges
 from kstream.offsets.offset_range import OffsetRange, Partition
 from tests.fakes import FakeRDD, fake_reports
 

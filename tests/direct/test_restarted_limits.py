@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kstream.checkpoint import read_log
+from kstream.direct.log_plan import LogPlan
 from kstream.offsets.catch_up import SHARE, START_MS
-from kstream.offsets.log_plan import LogPlan
+from tests.direct.memory_log import A, MemoryLog, MemoryStream
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, Driver, World
-from tests.offsets.memory_log import A, MemoryLog, MemoryStream
 
 A_RECORD_MS = INTERVAL // 100
 """What a record costs."""

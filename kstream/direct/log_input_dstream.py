@@ -10,9 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
+from kstream.batch.log_progress import metadata_of, outcome_of
 from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
+from kstream.direct.log_plan import KIND, LogPlan
+from kstream.direct.read_report_accumulator import ReadReportAccumulator
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
 from kstream.dstream.recipe import Recipe
@@ -20,11 +23,9 @@ from kstream.errors import ConfigurationError, DataLossError, NotRecoverableErro
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.log import Log, beginnings_of, ends_of, with_retries
 from kstream.offsets.log_ends import Ends, ends_at_times, times_with_records
-from kstream.offsets.log_plan import KIND, LogPlan
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, describe_offsets, skipped_between
 from kstream.offsets.positions import Positions, PositionsLike
-from kstream.offsets.progress import metadata_of, outcome_of
-from kstream.offsets.read_report import ReadReportAccumulator, counts_of, lost_ranges
+from kstream.offsets.read_report import counts_of, lost_ranges
 from kstream.offsets.settings import DOWNTIME, LOG_FIRST_BATCH_RECORDS, LOG_MAX_RATE_PER_PARTITION, LOG_ON_DATA_LOSS
 from kstream.offsets.starting_offsets import resolve
 from kstream.scheduler.settings import BACKPRESSURE_ENABLED, CONCURRENT_JOBS, INITIAL_RATE
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
     from kstream.batch_time import BatchTime
+    from kstream.direct.log_rdd import LogRDD
     from kstream.dstream.dstream import DStream
-    from kstream.offsets.log_rdd import LogRDD
     from kstream.output import Output
 
 logger = logging.getLogger("kstream.offsets")
@@ -274,7 +275,7 @@ class LogInputDStream(InputDStream[LogPlan]):
 
     def rdd(self, time: Time, plan: LogPlan) -> LogRDD:
         """Return the LogRDD of the plan's ranges. The tasks read the Log, and raise the errors of the read."""
-        from kstream.offsets.log_rdd import LogRDD  # imported late, because it needs a JVM and planning does not
+        from kstream.direct.log_rdd import LogRDD  # imported late, because it needs a JVM and planning does not
 
         sc = self.ssc.sparkContext
         if self._reports is None:

@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import SkippedRecord
+from kstream.direct.read_report_accumulator import ReadReportAccumulator
 from kstream.errors import DataLossError, KStreamError
 from kstream.offsets.log import Log, pause_or_raise
 from kstream.offsets.offset_range import LostRange, OffsetRange
-from kstream.offsets.read_report import ReadReport, ReadReportAccumulator, ReportData
+from kstream.offsets.read_report import ReadReport, ReportData
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream.worker.current_record import CurrentRecord, note, reading
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kstream.connectors import PlannedRange, ToolNotOfferedError, installed_tools
+from kstream.connectors import ToolNotOfferedError, installed_tools
+from kstream.direct.connector import LogPlanTools, LogTools, connector_tools
+from kstream.direct.log_plan import LogPlan
 from kstream.errors import ConfigurationError, KStreamError
-from kstream.offsets.connector import LogPlanTools, LogTools, connector_tools
 from kstream.offsets.log import Log
-from kstream.offsets.log_plan import LogPlan
-from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.offsets.offset_range import OffsetRange, Partition, PlannedRange
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from kstream import Log, LogInputDStream, OffsetRange, StreamingContext
 from kstream.cli import inputs, main
 from kstream.clock import clock_of_new_contexts
 from kstream.crash_point import CRASH_POINTS
-from kstream.offsets.connector import LogTools
+from kstream.direct.connector import LogTools
 from kstream.testing import CollectedOutput, ManualClock, restart_produces_the_same_batches
 
 

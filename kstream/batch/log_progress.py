@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kstream.batch import InputOutcome, SkippedRecord
 from kstream.batch.input_progress import TOTAL_LAG
+from kstream.batch.plan import InputOutcome
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
+from kstream.offsets.skipped_record import SkippedRecord
 from kstream.worker.record_errors import KindCounts
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})

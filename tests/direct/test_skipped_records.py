@@ -13,8 +13,8 @@ from kstream.errors import DataLossError
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import counts_of
 from kstream.testing.input_dstream_contract import ZERO, batch_time
+from tests.direct.memory_log import A, B, MemoryLog, MemoryStream
 from tests.fakes import FakeHost
-from tests.offsets.memory_log import A, B, MemoryLog, MemoryStream
 
 
 def skipped(*offsets: int, partition: tuple[str, int] = A) -> list[SkippedRecord]:

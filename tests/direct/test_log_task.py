@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kstream.offsets.log_rdd import LogTask
+from kstream.direct.log_rdd import LogTask
 from kstream.offsets.offset_range import OffsetRange
 from kstream.worker.current_record import begin_task, current_record
+from tests.direct.memory_log import A, MemoryLog
 from tests.fakes import fake_reports
-from tests.offsets.memory_log import A, MemoryLog
 
 RANGE = OffsetRange("t", 0, 2, 5)
 

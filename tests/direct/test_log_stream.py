@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Time
+from kstream.direct.connector import restore_input
+from kstream.direct.log_plan import LogPlan
 from kstream.dstream import InputDStream
 from kstream.dstream.ports import InputServices
 from kstream.errors import ConfigurationError, DataLossError, NotRecoverableError, TransientError
-from kstream.offsets.connector import restore_input
 from kstream.offsets.log import ATTEMPTS, Log
-from kstream.offsets.log_plan import LogPlan
 from kstream.offsets.offset_range import OffsetRange
 from kstream.testing.input_dstream_contract import ZERO, RestorableInputDStreamContract, batch_time
+from tests.direct.memory_log import A, B, MemoryLog, MemoryStream
 from tests.fakes import FakeHost
-from tests.offsets.memory_log import A, B, MemoryLog, MemoryStream
 
 
 class TestALog(RestorableInputDStreamContract):
