@@ -4,6 +4,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
     plan         BatchPlan and PlannedInput; BatchOutcome and its parts, which a completion stores
+    range_plan   RangePlan: the plan of an input that is a log, as ranges of offsets
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
     log_progress     the report of an input that is a log: offsets and lag for listeners, counts and losses for the ledger

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from kstream.batch import Json, PlannedInput, SkippedRecord
+from kstream.batch import Json, SkippedRecord
+from kstream.batch.range_plan import RangePlan
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 
 KIND = "log-"
@@ -18,7 +19,7 @@ KIND = "log-"
 
 
 @dataclass(frozen=True)
-class LogPlan(PlannedInput):
+class LogPlan(RangePlan):
     """The ranges of a batch. Immutable. The next plan begins where these ranges end.
 
     Attributes:
@@ -32,21 +33,6 @@ class LogPlan(PlannedInput):
     ranges: Sequence[OffsetRange]
     lost: Sequence[LostRange] = ()
     skipped: Collection[SkippedRecord] = ()
-
-    @property
-    def num_records(self) -> int:
-        """The number of offsets of all ranges. It is also the number of records, unless the offsets of the Log have gaps."""
-        return sum(r.count() for r in self.ranges)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all ranges are empty and nothing was lost."""
-        return not (self.num_records or self.lost)
-
-    @property
-    def until_offsets(self) -> dict[Partition, int]:
-        """partition → `untilOffset`: the next offset of the partition after this plan."""
-        return {(r.topic, r.partition): r.untilOffset for r in self.ranges}
 
     def encode(self) -> dict[str, Json]:
         """Return the stored form, as described at the top of this module."""

@@ -66,10 +66,10 @@ class MemoryStream(LogInputDStream):
     def __init__(self, host: Any, log: MemoryLog, startingOffsets: Any = "earliest", maxRecordsPerTask: int = 0) -> None:
         self.paused: list[float] = []
         super().__init__(host, log, startingOffsets, maxRecordsPerTask, pause=self.paused.append)
-        self._reports = self._read_reports = fake_reports()
+        self._read_reports = fake_reports()
 
     def rdd(self, time: Time, plan: LogPlan) -> Any:
         splits = tuple(tuple(leave_out(split, plan.skipped)) for split in split_ranges(plan.ranges, self._max_records_per_task))
-        tolerate = self._on_data_loss() != "fail"
-        task = LogTask(self.log, splits, time.milliseconds, tolerate, self._read_reports.accumulator, self.paused.append)
+        tolerate = self.on_data_loss != "fail"
+        task = LogTask(self.log, splits, time.milliseconds, tolerate, self._reports_of_tasks().accumulator, self.paused.append)
         return FakeRDD([record for index in range(len(splits)) for record in task(index)])

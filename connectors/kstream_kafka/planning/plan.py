@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kstream.batch import Json, PlannedInput, SkippedRecord
+from kstream.batch import Json, SkippedRecord
+from kstream.batch.range_plan import RangePlan
 from kstream.offsets import offset_range
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream_kafka.planning.packing import Packing, RangeSplit
 
 
 @dataclass(frozen=True)
-class KafkaPlan(PlannedInput):
+class KafkaPlan(RangePlan):
     """The part of a direct stream in one batch. Immutable: any thread. The next plan begins where the ranges of this one end.
 
     Attributes:
@@ -48,24 +49,9 @@ class KafkaPlan(PlannedInput):
     packing: Packing | None = None
 
     @property
-    def num_records(self) -> int:
-        """The number of offsets of all ranges. It is also the number of records, unless compaction or transactions left gaps."""
-        return sum(r.count() for r in self.ranges)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all ranges are empty and nothing was lost."""
-        return not (self.num_records or self.lost)
-
-    @property
     def splits(self) -> list[RangeSplit]:
         """The ranges with their epochs, before they are packed into tasks."""
         return [RangeSplit(*row) for row in zip(self.ranges, self.leader_epochs, self.from_epochs, strict=True)]
-
-    @property
-    def until_offsets(self) -> dict[Partition, int]:
-        """The `untilOffset` of each partition: its next offset after this plan."""
-        return {(r.topic, r.partition): r.untilOffset for r in self.ranges}
 
     @property
     def until_epochs(self) -> dict[Partition, int | None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kstream.batch import InputOutcome
 from kstream.batch_time import Time
 from kstream.clock import Clock
-from kstream.dstream.input_dstream import InputDStream
+from kstream.direct.direct_input_dstream import DirectInputDStream
 from kstream.dstream.recipe import recorded
 from kstream.offsets.offset_range import OffsetRange
 from kstream_kafka.client.ports import DriverClient
@@ -26,21 +26,22 @@ COMMIT_WAIT_S = 5.0
 """Seconds for which a stop waits for the answers to commits."""
 
 
-class CommittingInputDStream(InputDStream[KafkaPlan]):
+class CommittingInputDStream(DirectInputDStream[KafkaPlan]):
     """The base of the direct stream: it holds the driver's client, and commits offsets by it.
 
     The methods for users are `commitAsync` and `publishOffsets`. The driver calls the others, from one thread at a time.
     """
 
-    def __init__(self, ssc: StreamHost, group: str | None, clock: Clock) -> None:
+    def __init__(self, ssc: StreamHost, on_data_loss: str, group: str | None, clock: Clock) -> None:
         """Create the stream and add it to the graph of its context. Sends no request.
 
         Args:
             ssc: the StreamingContext.
+            on_data_loss: the policy for lost records.
             group: the consumer group `group.id`; None if there is none.
             clock: the clock.
         """
-        super().__init__(ssc)
+        super().__init__(ssc, on_data_loss)
         self._committer = OffsetCommitter(group, clock)
         self._client: DriverClient | None = None
 

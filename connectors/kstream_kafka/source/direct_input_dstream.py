@@ -1,34 +1,32 @@
 """DirectKafkaInputDStream: each batch is one offset range of every partition, planned on the driver and read in the workers.
 
-The plans of the stream are KafkaPlans (`planning/plan.py`).
+A KafkaPlanner (`planning/planner.py`) plans. CommittingInputDStream has the commits, DirectInputDStream what all direct streams share.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstream.batch import BatchInfo, InputOutcome, Json, SkippedRecord
-from kstream.batch.log_progress import metadata_of, outcome_of
-from kstream.batch.plan import FAIL, REPORT, SKIP
+from kstream.batch import Json
+from kstream.batch.plan import FAIL
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.arguments import check_function
-from kstream.dstream.ports import InputServices
+from kstream.dstream.ports import InputServices, services_of
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.errors_policy import OnRecordError, RecordErrorLog
-from kstream.offsets.offset_range import Partition, describe_offsets
-from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
+from kstream.offsets.offset_range import LostRange, Partition
+from kstream.worker.record_errors import KindCounts
 from kstream.worker.stored_letters import letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.planning.plan import KafkaPlan, skipped_between
+from kstream_kafka.planning.planner import KafkaPlanner
 from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, POLL_TIMEOUT
 from kstream_kafka.source.committing_stream import CommittingInputDStream
 from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
@@ -39,13 +37,11 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
     from kstream.batch_time import BatchTime
-    from kstream.direct.read_report_accumulator import ReadReportAccumulator
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.output import Output
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
 
-logger = logging.getLogger("kstream.kafka")
 U = TypeVar("U")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
 """(parameters, most retries of a request for offsets) → client."""
@@ -68,7 +64,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
     """
 
     operator = "Kafka direct stream"
-    adapts_rate = True
+    logger = logging.getLogger("kstream.kafka")
     has_errors_policy = True
     tasks_setting = MAX_TASKS
 
@@ -82,39 +78,35 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             clock: the clock, for tests; None for the system's.
         """
         params, clock = spec.params, clock or SystemClock()
-        super().__init__(ssc, params.group, clock)
+        settings = services_of(ssc).settings
+        super().__init__(ssc, spec.data_loss_policy(settings), params.group, clock)
         self.spec = spec
-        self.planner = spec.planner(self.ssc.settings, self.slide_duration, clock)
-        """Plans the batches."""
-        self._admission = self.planner.admission
-        self._packing = spec.packing(self.ssc.settings)
+        self._planner = spec.planner(settings, self.slide_duration, clock)
+        self._packing = spec.packing(settings)
         self._make_client = make_client or _real_client
         self._restored: Time | None = None
         """The newest batch of earlier drivers; None at a first start."""
         self._earlier_letters = EarlierLetters(partial(self._make_client, spec.params, 0), partial(range_consumer, spec.params))
-        self._read_reports: ReadReportAccumulator | None = None
-        self._record_error_log = RecordErrorLog(logger, clock.monotonic_ms)
+        self._record_error_log = RecordErrorLog(self.logger, clock.monotonic_ms)
         self._hosts: Mapping[Partition, str] = {}
+
+    @property
+    def planner(self) -> KafkaPlanner:
+        """The planner of the stream."""
+        return self._planner
 
     # -- life
 
     def start(self, services: InputServices) -> None:
-        """Create the client and resolve the offsets: at a first start the starting offsets, and stopping offsets if possible. Blocks.
-
-        An error fails `ssc.start()`. If the stored run has reached its stopping offsets, this run looks for new partitions and resolves its
-        own stopping offsets.
-
-        Args:
-            services: the driver's services for inputs.
+        """Create the client and begin to plan, which resolves the offsets; see `KafkaPlanner.begin`. Blocks. An error fails `ssc.start()`.
 
         Raises:
-            KafkaConfigError: a policy or the dead-letter topic does not exist, or a starting or stopping offset cannot be resolved.
+            KafkaConfigError: a policy or the dead-letter topic does not exist, or an offset cannot be resolved.
             UnknownTopicError: a named topic does not exist.
             BrokerUnreachableError: no broker answered.
             KafkaError: another error of the client.
         """
         super().start(services)
-        self._admission.restore(services.last_batches, self.id)
         self.spec.check_policies(self.ssc.settings)
         policy = self._on_record_error()
         check_apart(policy.dead_letter_topic, self.spec.topics)
@@ -134,39 +126,20 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         return KafkaPlan.decode(data)
 
     def restored(self, time: Time, plan: KafkaPlan) -> None:
-        """Continue after the newest stored plan, at a restart. Sends no request.
-
-        Args:
-            time: the batch time of the plan.
-            plan: the newest stored plan.
-        """
-        self.planner.restore(plan)
+        """Continue after the newest stored plan, at a restart. Sends no request."""
+        super().restored(time, plan)
         self._restored = time
 
     def reads_nothing_of(self, plan: KafkaPlan, kept: KafkaPlan | None) -> str:
-        """Return why the stored plan seems to be another stream's, at a restart. Sends no request.
-
-        Args:
-            plan: the newest stored plan.
-            kept: the offsets kept before it, if there are any.
-
-        Returns:
-            A text if the stream reads none of the stored partitions; otherwise an empty text. Always empty for a pattern.
-        """
+        """Return why the stored plan seems to be another stream's, at a restart; see the planner. Sends no request."""
         return self.planner.reads_nothing_of(plan, kept)
 
     def left_behind(self, plan: KafkaPlan, kept: KafkaPlan | None) -> KafkaPlan | None:
-        """Return the offsets that the checkpoint must keep; see `plan.left_behind`. Sends no request."""
+        """Return the offsets that the checkpoint must keep; see the planner. Sends no request."""
         return self.planner.left_behind(plan, kept)
 
     def restored_kept(self, kept: KafkaPlan) -> None:
-        """Read partitions that are on the list again, from their kept offsets. Sends no request.
-
-        A bounded run that is not over reads neither returned nor new partitions. The next run reads them.
-
-        Args:
-            kept: the kept offsets.
-        """
+        """Read partitions that are on the list again, from their kept offsets; see the planner. Sends no request."""
         self.planner.restored_kept(kept)
 
     def skipped_between(self, before: KafkaPlan, after: KafkaPlan) -> Sequence[str]:
@@ -178,88 +151,20 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """Whether a bounded run has planned every partition up to its stopping offset."""
         return self.planner.exhausted
 
-    # -- planning
-
-    def starting_point(self) -> KafkaPlan:
-        """Return a plan of empty ranges at the starting offsets. Called after `start`. Sends no request."""
-        return self.planner.starting_point()
-
-    def position_text(self) -> str:
-        """Return the offset of each partition at which the next plan begins, in words."""
-        return describe_offsets(self.planner.positions)
-
-    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
-        """Prepare to plan missed batches. Under by-timestamp, ask the brokers where the logs ended at each of the times, and block.
-
-        Args:
-            times: the missed batch times, rising.
-
-        Returns:
-            None under catch-up. Under by-timestamp the times that must be planned: those with records, or all if rates limit the batches.
-
-        Raises:
-            KafkaError: the errors of `plan`.
-        """
-        return self.planner.missed(times)
-
     def plan(self, time: Time) -> KafkaPlan:
-        """Plan a batch: each range ends at the end of its log, or earlier by rate limits and stopping offsets.
-
-        Under by-timestamp, a missed batch ends where the logs ended at its time. Blocks on the brokers. Moves no offset: that is the task
-        of `planned`. After an error the batch is not planned.
-
-        Args:
-            time: the batch time.
-
-        Returns:
-            The plan.
-
-        Raises:
-            PartitionRevokedError: a partition does not exist any more, and no pattern chose its topic.
-            TopicNotAvailableError: the brokers do not show a topic, and are to be asked about all of its records.
-            LogShrankError: a log ends before the next offset, and losses are not tolerated.
-            TopicRecreatedError: a topic was recreated, and losses are not tolerated.
-            KafkaError: another error of the client.
-            RuntimeError: the stream has not been started.
-        """
-        plan = self.planner.plan(time, self.services.open_batches())
+        """Plan a batch; see `KafkaPlanner.plan`, whose errors it raises. Blocks on the brokers. Moves no offset."""
+        plan = super().plan(time)
         if self.spec.locations.kind == "brokers":
             self._hosts = self._connected().leader_hosts()
         return plan
 
-    def planned(self, time: Time, plan: KafkaPlan) -> None:
-        """Move the offsets to the ends of a plan that is durable now."""
-        self.planner.planned(time, plan)
+    # -- losses and record errors
 
-    def without(self, plan: KafkaPlan, skipped: Collection[SkippedRecord]) -> KafkaPlan:
-        """Return the plan without these records. Its ranges and its stored form do not change. Pure."""
-        return replace(plan, skipped=frozenset(skipped))
-
-    def leave_out(self, time: Time, skipped: Collection[SkippedRecord]) -> None:
-        """Leave records out of a batch from now on, and drop what earlier tries have reported about its ranges."""
-        super().leave_out(time, skipped)
-        if self._read_reports is not None:
-            self._read_reports.drop_counts(time.milliseconds)
-
-    def outcome(self, time: Time, plan: KafkaPlan) -> InputOutcome:
-        """Return how many records each range held, and which records were lost, by the reports of the tasks. Logs the losses.
-
-        Called after all jobs of the batch have succeeded, and again only after an error of its own. Any thread. Sends no request.
-
-        Args:
-            time: the batch time.
-            plan: the plan of the batch.
-        """
-        with nullcontext({}) if self._read_reports is None else self._read_reports.taken(time.milliseconds) as found:
-            lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
-            if any(entry.cause == "recreation" for entry in lost):
-                self.planner.recheck_topic_ids()
-            counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
-            errors = errors_of(found)
-            self._record_error_log.note(time, errors, self._on_record_error())
-            records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
-            num_bytes = bytes_of(found, records)
-            return outcome_of(time, counts, lost, self._on_data_loss() == REPORT, logger, plan.skipped, errors, num_bytes)
+    def _note_findings(self, time: Time, lost: Sequence[LostRange], errors: KindCounts) -> None:
+        """Let the next plan check the topic ids after a recreated topic, and log the record errors."""
+        if any(entry.cause == "recreation" for entry in lost):
+            self.planner.recheck_topic_ids()
+        self._record_error_log.note(time, errors, self._on_record_error())
 
     def task_properties(self, time: Time, plan: KafkaPlan) -> Mapping[str, str]:
         """Return the dead letters that earlier outputs of the batch have stored, for the tasks of the next one. Any thread.
@@ -296,31 +201,13 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """The errors policy: fail, skip or dead-letter."""
         return self._on_record_error().policy or super().errors_policy
 
-    @property
-    def tasks_report(self) -> bool:
-        """Whether a policy lets a batch succeed without some of its records."""
-        return self.errors_policy != "fail" or self._on_data_loss() != FAIL
-
     def _on_record_error(self) -> OnRecordError:
         """Return the errors policy: that of the stream, and of the settings where the stream has none."""
         return self.spec.on_record_error.resolved(self.ssc.settings)
 
-    def _on_data_loss(self) -> str:
-        """Return the policy for data loss: that of the stream, else that of the settings. A replay that tolerates losses skips them."""
-        return SKIP if self.services.tolerate_loss else self.spec.data_loss_policy(self.ssc.settings)
-
-    def update_rate(self, recordsPerSecond: int) -> None:
-        """Let the partitions share this rate from the next plan on. Called by the thread that ends a batch."""
-        self._admission.update_rate(recordsPerSecond)
-
-    @property
-    def is_measuring(self) -> bool:
-        """Whether the first batch with records runs, so that the next one would get none."""
-        return self._admission.is_measuring(self.services.open_batches())
-
-    def batch_completed(self, info: BatchInfo) -> None:
-        """Note the speed of a batch and the length of its records. Called by the thread that ends a batch."""
-        self._admission.batch_completed(info, self.id, repr(self))
+    def _source_text(self, plan: KafkaPlan) -> str:
+        """Return what the stream reads, for the progress."""
+        return f"Kafka[{self.spec.topics}]"
 
     # -- the batch
 
@@ -331,22 +218,19 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         newest planning, not of this plan. For the first batch of an earlier driver it reads the dead-letter topic, and blocks: not in a
         job, which has made sure before that no other driver has taken over.
         """
-        from kstream.direct.read_report_accumulator import ReadReportAccumulator
         from kstream_kafka.reader.dead_letter_writer import dead_letters
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
         from kstream_kafka.reader.range_task import BatchReadContext
 
-        settings, sc = self.ssc.settings, self.ssc.sparkContext
-        if self._read_reports is None:
-            self._read_reports = ReadReportAccumulator(sc)
+        settings, sc, reports = self.ssc.settings, self.ssc.sparkContext, self._reports_of_tasks()
         packing = plan.packing or self._packing
         policy = self._on_record_error()
         if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
-            self._read_reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
+            reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
         letters = dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time)
         errors = policy.in_tasks(plan.ranges, letters, self._stored_property(time))
-        tolerate_loss = self._on_data_loss() != FAIL
+        tolerate_loss = self.on_data_loss != FAIL
         return KafkaRDD(
             sc,
             plan.ranges,
@@ -357,28 +241,9 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             exact_counts=errors is None and not settings[ALLOW_NON_CONSECUTIVE_OFFSETS],
             packing=packing,
             locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
-            read_context=BatchReadContext(time.milliseconds, plan.topic_ids, tolerate_loss, self._read_reports.accumulator, errors),
+            read_context=BatchReadContext(time.milliseconds, plan.topic_ids, tolerate_loss, reports.accumulator, errors),
             skipped=plan.skipped,
         )
-
-    def metadata(self, time: Time, plan: KafkaPlan) -> Mapping[str, Any]:
-        """Return the metadata of a batch for listeners and the progress report; see `progress.metadata_of`. Sends no request.
-
-        The log ends, and with them the lag, are known only for the batch that this driver has planned last.
-
-        Args:
-            time: the batch time.
-            plan: the plan of the batch.
-        """
-        planner = self.planner
-        limits = self._admission.limits_of(time)
-        return metadata_of(plan.ranges, planner.log_ends(time), planner.pinned, f"Kafka[{self.spec.topics}]", limits)
-
-    def clear_metadata(self, time: Time) -> None:
-        """Drop the plans and the read reports of batches that are older than the remember duration."""
-        super().clear_metadata(time)
-        if self._read_reports is not None:
-            self._read_reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
 
     # -- methods for users, besides the operators
 

@@ -102,7 +102,7 @@ def test_partitions_share_the_rate_of_back_pressure_by_their_lags():
 def test_the_first_batch_of_a_start_takes_a_limited_number_of_each_partition():
     s = Stream({("t", 0): (0, 250_000), ("t", 1): (0, 7)}, auto_offset_reset="earliest").start()
     assert [r[2:] for r in s.batch()] == [[0, 100_000], [0, 7]]
-    limits = s.stream._admission.limits_of(Time(1000))
+    limits = s.stream.planner.admission.limits_of(Time(1000))
     assert limits["readLimit"] == {"reason": "firstBatchRecords", "records": 100_007}
 
 
@@ -111,7 +111,7 @@ def test_the_first_batch_of_a_restart_takes_some_seconds_worth_by_the_batches_in
     before = BatchInfo(Time(0), {s.stream.id: StreamInputInfo(s.stream.id, 400)}, 0, 0, 850, {})
     s.stream.start(InputServices(last_batches=lambda _: [before]))
     assert [r[2:] for r in s.batch()] == [[0, 7658]]
-    assert s.stream._admission.limits_of(Time(1000))["readLimit"]["reason"] == "firstBatchTime"
+    assert s.stream.planner.admission.limits_of(Time(1000))["readLimit"]["reason"] == "firstBatchTime"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_settings_of_the_user_limit_a_batch(conf: dict[str, str], taken: int
     settings = {f"spark.streaming.kstream.kafka.{key}": value for key, value in conf.items()}
     s = Stream({("t", 0): (0, 250)}, conf=settings, auto_offset_reset="earliest").start()
     assert [r[2:] for r in s.batch()] == [[0, taken]]
-    assert s.stream._admission.limits_of(Time(1000)).get("readLimit", {}).get("reason") == reason
+    assert s.stream.planner.admission.limits_of(Time(1000)).get("readLimit", {}).get("reason") == reason
 
 
 def test_a_small_batch_waits_by_the_settings_of_the_user():

@@ -1,0 +1,164 @@
+"""DirectInputDStream: the base of the direct streams. A Planner plans the ranges of a batch, and tasks read and report them."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+from kstream.batch import BatchInfo, InputOutcome, SkippedRecord
+from kstream.batch.log_progress import metadata_of, outcome_of
+from kstream.batch.plan import FAIL, REPORT, SKIP
+from kstream.batch.range_plan import RangePlan
+from kstream.batch_time import Time
+from kstream.direct.planner import Planner
+from kstream.direct.read_report_accumulator import ReadReportAccumulator
+from kstream.dstream.input_dstream import InputDStream
+from kstream.dstream.ports import InputServices, StreamHost
+from kstream.offsets.offset_range import LostRange, describe_offsets
+from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
+from kstream.worker.record_errors import KindCounts
+
+R = TypeVar("R", bound=RangePlan)
+
+
+class DirectInputDStream(InputDStream[R]):
+    """A stream without receivers: the driver plans one offset range of every partition for each batch, and the tasks read them.
+
+    A subclass makes the planner, begins it in `start`, and makes the RDD of a batch. The threads are those of `InputDStream`; besides,
+    the thread that ends a batch calls `update_rate` and `batch_completed`.
+    """
+
+    adapts_rate = True
+    logger: ClassVar[logging.Logger]
+    """The log of the stream, for its losses."""
+
+    def __init__(self, ssc: StreamHost, on_data_loss: str) -> None:
+        """Create the stream and add it to the graph of its context.
+
+        Args:
+            ssc: the StreamingContext.
+            on_data_loss: the policy for lost records, of DATA_LOSS_POLICIES.
+        """
+        super().__init__(ssc)
+        self._given_on_data_loss = on_data_loss
+        self._read_reports: ReadReportAccumulator | None = None
+
+    @property
+    @abstractmethod
+    def planner(self) -> Planner[R]:
+        """The planner of the stream."""
+
+    @abstractmethod
+    def _source_text(self, plan: R) -> str:
+        """Return the system and the part of it that a plan reads, for the progress: `Kafka[Subscribe[orders]]`."""
+
+    @property
+    def on_data_loss(self) -> str:
+        """The policy for lost records. A replay that tolerates losses skips them."""
+        return SKIP if self.services.tolerate_loss else self._given_on_data_loss
+
+    @property
+    def tasks_report(self) -> bool:
+        """Whether a policy lets a batch succeed without some of its records."""
+        return self.errors_policy != "fail" or self.on_data_loss != FAIL
+
+    # -- planning
+
+    def start(self, services: InputServices) -> None:
+        """Tell the planner what batches of earlier drivers have cost. An override calls this method first."""
+        super().start(services)
+        self.planner.admission.restore(services.last_batches, self.id)
+
+    def restored(self, time: Time, plan: R) -> None:
+        """Continue after the newest stored plan, at a restart. Asks nobody."""
+        self.planner.restore(plan)
+
+    def starting_point(self) -> R:
+        """Return a plan of empty ranges at the starting offsets. Called after `start`. Asks nobody."""
+        return self.planner.starting_point()
+
+    def position_text(self) -> str:
+        """Return the offset of each partition at which the next plan begins, in words."""
+        return describe_offsets(self.planner.positions)
+
+    def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
+        """Prepare to plan missed batches. May block; see `InputDStream.missed`."""
+        return self.planner.missed(times)
+
+    def plan(self, time: Time) -> R:
+        """Plan a batch. Blocks on the source. Moves no offset: that is the task of `planned`. Raises the errors of the planner."""
+        return self.planner.plan(time, self.services.open_batches())
+
+    def planned(self, time: Time, plan: R) -> None:
+        """Move the offsets to the ends of a plan that is durable now."""
+        self.planner.planned(time, plan)
+
+    def without(self, plan: R, skipped: Collection[SkippedRecord]) -> R:
+        """Return the plan without these records. Its ranges and its stored form do not change. Pure."""
+        made: Any = plan  # a dataclass
+        return replace(made, skipped=frozenset(skipped))
+
+    # -- limits
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether the first batch with records runs, so that the next one would get none."""
+        return self.planner.admission.is_measuring(self.services.open_batches())
+
+    def update_rate(self, recordsPerSecond: int) -> None:
+        """Let the partitions share this rate from the next plan on. Called by the thread that ends a batch."""
+        self.planner.admission.update_rate(recordsPerSecond)
+
+    def batch_completed(self, info: BatchInfo) -> None:
+        """Note the speed of a batch and the length of its records. Called by the thread that ends a batch."""
+        self.planner.admission.batch_completed(info, self.id, repr(self))
+
+    # -- what a batch tells
+
+    def metadata(self, time: Time, plan: R) -> Mapping[str, Any]:
+        """Return the metadata of a batch for listeners and the progress report; see `metadata_of`. Asks nobody.
+
+        The log ends, and with them the lag, are known only for the batch that this driver has planned last.
+        """
+        planner = self.planner
+        limits = planner.admission.limits_of(time)
+        return metadata_of(plan.ranges, planner.log_ends(time), planner.pinned, self._source_text(plan), limits)
+
+    def _reports_of_tasks(self) -> ReadReportAccumulator:
+        """Return the read reports of the tasks. The first call makes their accumulator, which needs a JVM."""
+        if self._read_reports is None:
+            self._read_reports = ReadReportAccumulator(self.ssc.sparkContext)
+        return self._read_reports
+
+    def leave_out(self, time: Time, skipped: Collection[SkippedRecord]) -> None:
+        """Leave records out of a batch from now on, and drop what earlier tries have reported about its ranges."""
+        super().leave_out(time, skipped)
+        if self._read_reports is not None:
+            self._read_reports.drop_counts(time.milliseconds)
+
+    def outcome(self, time: Time, plan: R) -> InputOutcome:
+        """Return how many records each range held, and which records were lost, by the reports of the tasks. Logs the losses.
+
+        Called after all jobs of the batch have succeeded, and again only after an error of its own. Any thread. Asks nobody.
+        """
+        with nullcontext({}) if self._read_reports is None else self._read_reports.taken(time.milliseconds) as found:
+            lost = [*plan.lost, *lost_ranges(found.get("lost", {}))]
+            errors = errors_of(found)
+            self._note_findings(time, lost, errors)
+            counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
+            records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
+            is_told = self.on_data_loss == REPORT
+            return outcome_of(time, counts, lost, is_told, self.logger, plan.skipped, errors, bytes_of(found, records))
+
+    def _note_findings(self, time: Time, lost: Sequence[LostRange], errors: KindCounts) -> None:
+        """Act on the losses and the record errors of a batch, before its outcome is made. By default this does nothing. Any thread."""
+
+    def clear_metadata(self, time: Time) -> None:
+        """Drop the plans and the read reports of batches that are older than the remember duration."""
+        super().clear_metadata(time)
+        if self._read_reports is not None:
+            self._read_reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
