@@ -14,7 +14,7 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
 from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_task import RangeReads
+from kstream_kafka.reader.range_reads import RangeReads
 
 from integration.kafka_broker import KafkaBroker
 

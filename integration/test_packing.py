@@ -15,7 +15,8 @@ from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.consumer_cache import ConsumerCache
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
-from kstream_kafka.reader.range_task import RangeReads
+from kstream_kafka.reader.range_reads import RangeReads
+from kstream_kafka.reader.range_task import lend_in_task
 
 from integration.kafka_broker import KafkaBroker
 
@@ -154,7 +155,7 @@ def test_a_thousand_small_ranges_are_read_with_one_consumer_and_a_handful_of_ass
     t = topic(1000)
     reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, [1] * 1000)], executor(kafka), 20_000, Packing(1))
     for _ in range(2):
-        chunks = list(reads.chunks(0))
+        chunks = list(reads.chunks(0, lend_in_task))
         assert [(r.partition, [m.offset() for m in messages]) for r, messages in chunks] == [(p, [0]) for p in range(1000)]
     assert counting.made == 1 and counting.assigned == [MOST_TOGETHER] * (2000 // MOST_TOGETHER)
     kafka.delete_topic(t)
@@ -166,7 +167,7 @@ def test_small_and_large_ranges_of_a_task_are_read_by_two_consumers_whatever_the
     t = topic(5)
     sizes = [3, SMALL_RANGE + 1, 5, SMALL_RANGE + 2, 4]
     reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, sizes)], executor(kafka), 20_000, Packing(1))
-    assert [(r.partition, len(messages)) for r, messages in reads.chunks(0)] == list(enumerate(sizes))
+    assert [(r.partition, len(messages)) for r, messages in reads.chunks(0, lend_in_task)] == list(enumerate(sizes))
     assert counting.made == 2 and counting.assigned == [1] * 5
 
 
@@ -177,7 +178,7 @@ def test_small_ranges_in_the_middle_of_long_logs_are_read_at_once_though_far_mor
     whole = fill(kafka, t, [1500] * 20)
     few = [OffsetRange(t, r.partition, 700, 702) for r in whole]
     reads = RangeReads.of([RangeSplit(r) for r in few], executor(kafka), 20_000, Packing(1))
-    assert [m.offset() for _, messages in reads.chunks(0) for m in messages] == [700, 701] * 20
+    assert [m.offset() for _, messages in reads.chunks(0, lend_in_task) for m in messages] == [700, 701] * 20
     assert counting.assigned == [20]
 
 
@@ -190,7 +191,7 @@ def test_the_first_range_of_a_topic_new_to_a_consumer_does_not_wait_for_the_next
     topics = [topic(), topic(), topic()]
     for t in [*topics, *topics]:
         reads = RangeReads.of([RangeSplit(r) for r in fill(kafka, t, [1])], executor(kafka), 20_000)
-        assert [len(messages) for _, messages in reads.chunks(0)] == [1]
+        assert [len(messages) for _, messages in reads.chunks(0, lend_in_task)] == [1]
     assert asked == topics and counting.made == 1
 
 

@@ -357,7 +357,7 @@ class KafkaUtils:
             KafkaUtils.createDataFrame(spark, {"bootstrap.servers": "k:9092"}, [OffsetRange("orders", 0, 100, 200)]).count()
         """
         from kstream_kafka.reader.data_frame import kafka_data_frame
-        from kstream_kafka.reader.range_task import RangeReads
+        from kstream_kafka.reader.range_reads import RangeReads
 
         params, ranges = KafkaParams.parse(kafkaParams), _ranges(offsetRanges)
         packing = Packing(maxTasks, maxRecordsPerTask)

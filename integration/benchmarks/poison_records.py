@@ -26,7 +26,7 @@ from kstream_kafka import KafkaRDD, OffsetRange, value_only
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.reader.dead_letter_writer import KafkaDeadLetters
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_task import BatchReadContext
+from kstream_kafka.reader.range_reads import BatchReadContext
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker

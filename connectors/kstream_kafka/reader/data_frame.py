@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 )
 
 from kstream.errors import MissingDependencyError
-from kstream_kafka.reader.range_task import RangeReads
+from kstream_kafka.reader.range_reads import RangeReads
+from kstream_kafka.reader.range_task import lend_in_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,8 +86,9 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> 
     from kstream_kafka.reader.arrow import record_batches  # the driver loads no pyarrow
 
     tasks = [index for batch in ids for index in batch.column(0).to_pylist()]
+    chunks = itertools.chain.from_iterable(reads.chunks(index, lend_in_task) for index in tasks)
     with _no_cycle_collection():
-        yield from record_batches(itertools.chain.from_iterable(map(reads.chunks, tasks)), include_headers)
+        yield from record_batches(chunks, include_headers)
 
 
 @contextmanager

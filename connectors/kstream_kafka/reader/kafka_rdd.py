@@ -14,7 +14,8 @@ from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import RangesNotAvailableError
 from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_task import NO_BATCH, BatchReadContext, RangeReads, RangeTask
+from kstream_kafka.reader.range_reads import NO_BATCH, BatchReadContext, RangeReads
+from kstream_kafka.reader.range_task import RangeTask
 
 
 class KafkaRDD(WorkerRDD):

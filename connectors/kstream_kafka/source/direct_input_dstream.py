@@ -221,7 +221,8 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         from kstream_kafka.reader.dead_letter_writer import dead_letters
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
-        from kstream_kafka.reader.range_task import BatchReadContext
+        from kstream_kafka.reader.range_reads import BatchReadContext
+        from kstream_kafka.reader.range_task import ReportToDriver
 
         settings, sc, reports = self.ssc.settings, self.ssc.sparkContext, self._reports_of_tasks()
         packing = plan.packing or self._packing
@@ -230,7 +231,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
         letters = dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time)
         errors = policy.in_tasks(plan.ranges, letters, self._stored_property(time))
-        tolerate_loss = self.on_data_loss != FAIL
+        report_to = ReportToDriver(reports.accumulator, time.milliseconds)
         return KafkaRDD(
             sc,
             plan.ranges,
@@ -241,7 +242,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             exact_counts=errors is None and not settings[ALLOW_NON_CONSECUTIVE_OFFSETS],
             packing=packing,
             locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
-            read_context=BatchReadContext(time.milliseconds, plan.topic_ids, tolerate_loss, reports.accumulator, errors),
+            read_context=BatchReadContext(plan.topic_ids, self.on_data_loss != FAIL, report_to, errors),
             skipped=plan.skipped,
         )
 

@@ -20,7 +20,7 @@ from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.planning.subscription import ConsumerStrategies, subscription
 from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
-from kstream_kafka.reader.range_task import RangeReads
+from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.source.stream_spec import StreamSpec
 
 from kstream.secret import add_secrets, redact

@@ -19,7 +19,7 @@ from kstream_kafka.planning.packing import (
     pack,
 )
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.reader.range_task import BatchReadContext, RangeReads
+from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
 
 from kstream.offsets.offset_range import OffsetRange
 
@@ -177,7 +177,7 @@ def test_what_is_read_at_once_is_bounded_in_partitions_and_in_records():
 def test_reads_are_pickled_whole():
     reads = RangeReads.of(
         [RangeSplit(OffsetRange("t", 0, 3, 9), 4, 2), RangeSplit(OffsetRange("s", 1, 0, 2))], {"group.id": "g"}, 500, Packing(1),
-        BatchReadContext(7, {"t": "id"}, True),
+        BatchReadContext({"t": "id"}, True),
     )  # fmt: skip
     assert pickle.loads(pickle.dumps(reads)) == reads and len(reads) == 1
 

@@ -15,6 +15,7 @@ from kstream_kafka import OffsetRange
 from kstream_kafka.reader import arrow
 from kstream_kafka.reader.arrow import Chunk, record_batches, schema, to_record_batch
 from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame, read_tasks
+from kstream_kafka.reader.range_reads import Lend
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kstream.errors import MissingDependencyError
@@ -177,7 +178,7 @@ class Reads:
     def __len__(self) -> int:
         return 2
 
-    def chunks(self, index: int) -> Iterator[Chunk]:
+    def chunks(self, index: int, lend: Lend) -> Iterator[Chunk]:
         assert not gc.isenabled()
         yield WHERE, list(records([index]))
 

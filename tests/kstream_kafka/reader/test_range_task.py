@@ -11,7 +11,8 @@ import pytest
 from kstream_kafka import OffsetRange, value_only
 from kstream_kafka.reader import range_task
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_task import BatchReadContext, RangeReads, RangeTask
+from kstream_kafka.reader.range_reads import BatchReadContext, Lend, RangeReads
+from kstream_kafka.reader.range_task import RangeTask, ReportToDriver
 
 from kstream.errors import DeadLetterNotStoredError
 from kstream.offsets.read_report import ReadReport
@@ -27,7 +28,7 @@ from tests.kstream_kafka.fakes import Message, records
 class Chunks(RangeReads):
     """The chunks of two ranges, the first with a gap in its offsets."""
 
-    def chunks(self, index: int, errors: TaskErrors | None = None) -> Iterator[tuple[OffsetRange, list[Any]]]:
+    def chunks(self, index: int, lend: Lend, errors: TaskErrors | None = None) -> Iterator[tuple[OffsetRange, list[Any]]]:
         yield OffsetRange("t", 0, 0, 6), records((0, 1, 4))
         yield OffsetRange("t", 0, 0, 6), records((5,))
         yield OffsetRange("u", 3, 7, 9), records((7, 8), where=("u", 3))
@@ -125,7 +126,7 @@ class Letters:
 class Reads(RangeReads):
     """Reads two chunks of a range."""
 
-    def _read(self, index: int, report: ReadReport) -> Iterator[Any]:
+    def _read(self, index: int, lend: Lend, report: ReadReport) -> Iterator[Any]:
         for offsets in (0, 1, 2), (3, 4):
             yield OffsetRange("t", 0, 0, 5), records(offsets)
 
@@ -151,7 +152,7 @@ class Outputs:
         self._patch.setattr(range_task, "TaskContext", Context)
         policy = ErrorsPolicy(ErrorLimit(1, 100), self.letters, "stored")
         accumulator: Any = self.reports.accumulator
-        reads = Reads(((),), {}, 1000, BatchReadContext(7, accumulator=accumulator, errors=policy))
+        reads = Reads(((),), {}, 1000, BatchReadContext(report_to=ReportToDriver(accumulator, 7), errors=policy))
 
         def decode(value: bytes) -> int:
             return 1 // (int(value) not in poison)

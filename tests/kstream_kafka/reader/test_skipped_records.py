@@ -12,7 +12,8 @@ from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.planning.packing import Packing, RangeSplit, leave_out, pack
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.reader.decoding import Decoding, utf8_decoder, value_only
-from kstream_kafka.reader.range_task import RangeReads
+from kstream_kafka.reader.range_reads import RangeReads
+from kstream_kafka.reader.range_task import lend_in_task
 
 from kstream.batch import SkippedRecord
 from kstream.batch_time import Time
@@ -49,7 +50,8 @@ PACKINGS = [Packing(), Packing(max_tasks=1), Packing(max_tasks=2), Packing(max_r
 def test_all_tasks_together_read_the_ranges_without_the_skipped_records(bootstrap: str, packing: Packing) -> None:
     begin_task()
     made = reads(packing, bootstrap)
-    values = [m.value().decode() for index in range(len(made)) for _, chunk in made.chunks(index) for m in chunk]
+    chunks = [messages for index in range(len(made)) for _, messages in made.chunks(index, lend_in_task)]
+    values = [m.value().decode() for messages in chunks for m in messages]
     assert sorted(values) == sorted(LEFT)
     for partition in range(4):
         of_it = [int(v.partition(":")[2]) for v in values if v.startswith(f"{partition}:")]
