@@ -6,23 +6,21 @@ direct stream, and imports no confluent_kafka.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from kstream.offsets.offset_range import Partition
-from kstream_kafka.client.librdkafka import text_of
 from kstream_kafka.client.params import bulk
-from kstream_kafka.client.ports import DriverClient, FetchErrorKind, RangeConsumer, Settings
+from kstream_kafka.client.ports import DriverClient, RangeConsumer, Settings
 from kstream_kafka.client.renewing_client import RenewingDriverClient
-from kstream_kafka.errors import KafkaConfigError, KafkaError
+from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.decoding import key_values
+from kstream_kafka.reader.position_reader import PositionReader
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.zookeeper_layout import Offsets
-
-logger = logging.getLogger("kstream.kafka")
 
 WAIT_S = 0.1
 """Seconds for which a read waits for more records. Records that come slowly enter a block later by this time."""
@@ -64,18 +62,18 @@ class GroupReader:
         self._make_consumer = consumer
         self._make_client = client
         self._made_consumer: RangeConsumer | None = None
+        self._made_reader: PositionReader | None = None
         self._made_client: DriverClient | None = None
-        self.positions: dict[Partition, int] = {}
-        """The next offset of each partition that is read."""
 
     @property
-    def _consumer(self) -> RangeConsumer:
-        """The consumer that reads records; created at the first use."""
-        if self._made_consumer is None:
+    def _reader(self) -> PositionReader:
+        """The reader of records; created at the first use, with its consumer."""
+        if self._made_reader is None:
             settings = bulk(self._settings.params.executor())
             settings["enable.partition.eof"] = "false"  # a stream has no ends
             self._made_consumer = self._make_consumer(settings)
-        return self._made_consumer
+            self._made_reader = PositionReader(self._made_consumer)
+        return self._made_reader
 
     @property
     def _client(self) -> DriverClient:
@@ -83,6 +81,11 @@ class GroupReader:
         if self._made_client is None:
             self._made_client = self._make_client()
         return self._made_client
+
+    @property
+    def positions(self) -> Mapping[Partition, int]:
+        """The next offset of each partition that is read."""
+        return {} if self._made_reader is None else self._made_reader.positions
 
     def partitions(self) -> set[Partition]:
         """Return all partitions of the topics. Blocks.
@@ -112,15 +115,12 @@ class GroupReader:
 
     def log_range(self, partition: Partition) -> tuple[int | None, int | None]:
         """Return the earliest and the latest offset of a partition, for messages; None for an unknown one. Blocks."""
-        return self._consumer.log_range(*partition)
+        return self._reader.log_range(partition)
 
     def assign(self, positions: Offsets) -> None:
         """Read only these partitions from now on, each from its offset. An empty mapping ends reading."""
-        self.positions = dict(positions)
-        if positions:
-            self._consumer.assign([(*partition, at, None) for partition, at in sorted(positions.items())])
-        elif self._made_consumer is not None:
-            self._made_consumer.unassign()
+        if positions or self._made_reader is not None:
+            self._reader.assign(positions)
 
     def read(self, most: int) -> Chunk:
         """Read up to `most` records, and move the positions past them. Blocks for WAIT_S at most.
@@ -128,43 +128,8 @@ class GroupReader:
         Raises:
             KafkaError: a partition cannot be read any more, and a retry cannot help.
         """
-        messages = self._consumer.consume(most, WAIT_S)
-        chunk = Chunk()
-        events = [m for m in messages if m.error() is not None]
-        if events:
-            for event in events:
-                self._on_event(event, chunk)
-            messages = [m for m in messages if m.error() is None]
-        if messages:
-            chunk.offsets = self._ends(messages)
-            self.positions.update(chunk.offsets)
-            chunk.records = _raw(messages)
-            chunk.places = lambda: (((m.topic(), m.partition()), m.offset()) for m in messages)
-        return chunk
-
-    def _ends(self, messages: list[Any]) -> dict[Partition, int]:
-        """Return the next offset of each partition in the messages.
-
-        The case of one topic is common, and its shortcut is a quarter cheaper per record.
-        """
-        if len(self._settings.topics) == 1:
-            (topic,) = self._settings.topics
-            return {(topic, number): at + 1 for number, at in {m.partition(): m.offset() for m in messages}.items()}
-        return {where: at + 1 for where, at in {(m.topic(), m.partition()): m.offset() for m in messages}.items()}
-
-    def _on_event(self, event: Any, chunk: Chunk) -> None:
-        """Note an error event of the consumer: a partition that is out of range goes into the chunk.
-
-        Raises KafkaError for an error that a retry cannot help. All other events are ignored.
-        """
-        kind = self._consumer.classify_error(event.error())
-        where = (str(event.topic()), int(event.partition()))
-        if kind is FetchErrorKind.OUT_OF_RANGE and where in self.positions:
-            chunk.out_of_range.append(where)
-        elif kind is FetchErrorKind.FATAL:
-            topic, number = where
-            reason = text_of(event.error())
-            raise KafkaError(f"{topic}-{number} cannot be read any more: {reason}", topic=topic, partition=number, reason=reason)
+        polled = self._reader.poll(most, WAIT_S)
+        return Chunk(_raw(polled.messages), polled.next_offsets, polled.out_of_range, partial(_places, polled.messages))
 
     def close(self) -> None:
         """Close the clients that were created."""
@@ -172,3 +137,9 @@ class GroupReader:
             self._made_consumer.close()
         if self._made_client is not None:
             self._made_client.close()
+
+
+def _places(messages: list[Any]) -> Iterator[tuple[Partition, int]]:
+    """Yield the partition and the offset of each message."""
+    for message in messages:
+        yield (message.topic(), message.partition()), message.offset()
