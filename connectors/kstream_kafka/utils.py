@@ -329,6 +329,7 @@ class KafkaUtils:
         offsetRanges: Sequence[OffsetRange],
         includeHeaders: bool = True,
         *,
+        columns: Sequence[str] | None = None,
         maxTasks: int = 0,
         maxRecordsPerTask: int = 0,
     ) -> DataFrame:
@@ -341,7 +342,8 @@ class KafkaUtils:
             spark: the session.
             kafkaParams: as for `createDirectStream`.
             offsetRanges: the ranges.
-            includeHeaders: whether there is a column `headers`.
+            includeHeaders: whether there is a column `headers`. Does not apply with `columns`.
+            columns: the names of the columns, in their order, as ["value"]. Only these are built, which is faster. None for all.
             maxTasks: most tasks; 0 is no limit. Small ranges then share a task.
             maxRecordsPerTask: longer ranges are split; 0 is no limit.
 
@@ -350,19 +352,23 @@ class KafkaUtils:
 
         Raises:
             KafkaConfigError: a parameter cannot work.
-            TypeError: `offsetRanges` is no list of OffsetRange.
+            TypeError: `offsetRanges` is no list of OffsetRange, or `columns` no list of names.
+            ValueError: a column does not exist or is named twice, or `columns` is empty.
             MissingDependencyError: pyarrow or pandas is missing or too old.
 
         Example:
             KafkaUtils.createDataFrame(spark, {"bootstrap.servers": "k:9092"}, [OffsetRange("orders", 0, 100, 200)]).count()
         """
-        from kstream_kafka.reader.data_frame import kafka_data_frame
+        from kstream_kafka.reader.data_frame import COLUMNS, checked_columns, kafka_data_frame
         from kstream_kafka.reader.range_reads import RangeReads
 
+        chosen = COLUMNS if includeHeaders else COLUMNS[:-1]
+        if columns is not None:
+            chosen = checked_columns("createDataFrame", columns)
         params, ranges = KafkaParams.parse(kafkaParams), _ranges(offsetRanges)
         packing = Packing(maxTasks, maxRecordsPerTask)
         reads = RangeReads.of([RangeSplit(r) for r in ranges], params.executor(), POLL_MS, packing)
-        return kafka_data_frame(spark, reads, includeHeaders)
+        return kafka_data_frame(spark, reads, chosen)
 
 
 def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subscribed, KafkaParams, Positions]:

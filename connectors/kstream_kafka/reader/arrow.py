@@ -1,12 +1,14 @@
 """Record batches of Kafka messages, with the columns of Spark's Kafka source. Needs pyarrow and numpy, but no Spark.
 
-Each column is built from a whole chunk. Some columns need no Python object for each record: topic, partition, offsets without gaps, mostly
-the type of the timestamp, and headers if there are none. Reading the messages from librdkafka costs several times more than all of this.
+Only the columns that were asked for are built, each from a whole chunk. Topic, partition and offsets without gaps need no object for each
+record, and headers none if there are none. Reading the messages from librdkafka costs several times more than all of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,7 +34,8 @@ SCHEMA = pa.schema(
     ]
 )
 """The schema of Spark's Kafka source. As in Spark, every column may be null."""
-SCHEMA_WITHOUT_HEADERS = pa.schema(list(SCHEMA)[:-1])
+COLUMNS = tuple(SCHEMA.names)
+"""The names of all columns."""
 
 MOST_BYTES = 16 << 20
 """The size in bytes above which a record batch is yielded in slices: Spark copies a batch into its JVM's memory outside of the heap."""
@@ -45,29 +48,24 @@ Chunk: TypeAlias = tuple[OffsetRange, list[Any]]
 """A range, and messages of it with rising offsets."""
 
 
-def schema(include_headers: bool) -> pa.Schema:
-    """Return the schema of the record batches, with or without the column `headers`."""
-    return SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS
-
-
-def record_batches(chunks: Iterable[Chunk], include_headers: bool = True) -> Iterator[pa.RecordBatch]:
+def record_batches(chunks: Iterable[Chunk], columns: Sequence[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
     """Yield all messages in their order, in record batches of limited size. Lazy. Runs in a Spark task and blocks while `chunks` blocks.
 
     A large chunk becomes one batch, and small chunks share a batch. A batch above MOST_BYTES is cut between records.
 
     Args:
         chunks: the chunks. Their errors are raised here.
-        include_headers: whether there is a column `headers`.
+        columns: the names of the columns, of COLUMNS, in their order; at least one.
 
     Raises:
         ArrowInvalid: a timestamp is after the year 294,000.
     """
-    for together in _gathered(chunks):
-        yield from _slices(to_record_batch(together, include_headers))
+    for together in _gathered(chunks, "value" in columns):
+        yield from _slices(to_record_batch(together, columns))
 
 
-def to_record_batch(chunks: Sequence[Chunk], include_headers: bool = True) -> pa.RecordBatch:
-    """Return one record batch with a row for each message of these chunks, in their order.
+def to_record_batch(chunks: Sequence[Chunk], columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
+    """Return one record batch with a row for each message of these chunks, in their order. A message is asked for these columns only.
 
     `key` and `value` are bytes or null. A record without a timestamp has a null `timestamp` (Spark shows the instant −1 ms) and
     `timestampType` −1. Type 0 is the producer's time, type 1 the broker's. `headers` is null for a record without headers. The keys, or the
@@ -75,74 +73,90 @@ def to_record_batch(chunks: Sequence[Chunk], include_headers: bool = True) -> pa
 
     Args:
         chunks: the chunks; at least one.
-        include_headers: whether there is a column `headers`.
+        columns: the names of the columns, of COLUMNS, in their order; at least one.
 
     Raises:
         ArrowInvalid: a timestamp is after the year 294,000.
     """
-    messages = chunks[0][1] if len(chunks) == 1 else [m for _, chunk in chunks for m in chunk]
-    columns = [
-        pa.array([m.key() for m in messages], pa.binary()),
-        pa.array([m.value() for m in messages], pa.binary()),
-        *_places(chunks),
-        *_times(messages),
-    ]
-    if include_headers:
-        columns.append(_headers(messages))
-    return pa.RecordBatch.from_arrays(columns, schema=schema(include_headers))
+    rows = _Rows(chunks)
+    return pa.RecordBatch.from_arrays([_BUILD[name](rows) for name in columns], list(columns))
 
 
-def _places(chunks: Sequence[Chunk]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the columns `topic`, `partition` and `offset`."""
-    if len(chunks) == 1:
-        where, messages = chunks[0]
-        rows = len(messages)
-        return (
-            pa.repeat(pa.scalar(where.topic, pa.string()), rows),
-            pa.repeat(pa.scalar(where.partition, pa.int32()), rows),
-            _offsets(messages),
-        )
-    return (
-        pa.array([where.topic for where, messages in chunks for _ in messages], pa.string()),
-        pa.array([where.partition for where, messages in chunks for _ in messages], pa.int32()),
-        pa.array([m.offset() for _, messages in chunks for m in messages], pa.int64()),
-    )
+class _Rows:
+    """The messages of some chunks. Each column is built from all of them when it is asked for, mostly without Python code for a message."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+        self._messages = chunks[0][1] if len(chunks) == 1 else [m for _, chunk in chunks for m in chunk]
+        self._rows = len(self._messages)
+
+    def _each(self, method: str) -> Iterator[Any]:
+        """Return what a method of each message returns. `map` over the function of the class is faster than a comprehension."""
+        return map(getattr(type(self._messages[0]), method), self._messages) if self._messages else iter(())
+
+    def keys(self) -> pa.Array:
+        return pa.array(list(self._each("key")), pa.binary())
+
+    def values(self) -> pa.Array:
+        return pa.array(list(self._each("value")), pa.binary())
+
+    def topics(self) -> pa.Array:
+        if len(self._chunks) == 1:
+            return pa.repeat(pa.scalar(self._chunks[0][0].topic, pa.string()), self._rows)
+        return pa.array([where.topic for where, messages in self._chunks for _ in messages], pa.string())
+
+    def partitions(self) -> pa.Array:
+        numbers = np.array([where.partition for where, _ in self._chunks], np.int32)
+        return pa.array(np.repeat(numbers, [len(messages) for _, messages in self._chunks]))
+
+    def offsets(self) -> pa.Array:
+        """The offsets of one chunk rise, so its first and its last one show whether there is a gap."""
+        if len(self._chunks) == 1 and self._messages:
+            first, last = self._messages[0].offset(), self._messages[-1].offset()
+            if last - first == self._rows - 1:
+                return pa.array(np.arange(first, last + 1, dtype=np.int64))
+        return pa.array(np.fromiter(self._each("offset"), np.int64, self._rows))
+
+    @cached_property
+    def _times(self) -> Any:
+        """The type and the milliseconds of each timestamp, as the two columns of an array."""
+        return np.fromiter(chain.from_iterable(self._each("timestamp")), np.int64, 2 * self._rows).reshape(-1, 2)
+
+    def timestamps(self) -> pa.Array:
+        milliseconds = np.ascontiguousarray(self._times[:, 1])
+        none = milliseconds == -1
+        return pa.array(milliseconds, pa.timestamp("ms", "UTC"), mask=none if none.any() else None).cast(TIMESTAMP)
+
+    def timestamp_types(self) -> pa.Array:
+        """librdkafka counts the types from 1, and Spark from 0."""
+        return pa.array((self._times[:, 0] - 1).astype(np.int32))
+
+    def headers(self) -> pa.Array:
+        """Null for a message without headers."""
+        found = [headers or None for headers in headers_of(self._messages)]
+        return pa.array(found, HEADERS) if any(found) else pa.nulls(self._rows, HEADERS)
 
 
-def _offsets(messages: list[Any]) -> pa.Array:
-    """Return the column `offset` of one chunk. Its offsets rise, so the first and the last one show whether there is a gap."""
-    first, last = (messages[0].offset(), messages[-1].offset()) if messages else (0, -1)
-    if last - first == len(messages) - 1:
-        return pa.array(np.arange(first, last + 1, dtype=np.int64))
-    return pa.array([m.offset() for m in messages], pa.int64())
+_BUILD: Mapping[str, Callable[[_Rows], pa.Array]] = {
+    "key": _Rows.keys,
+    "value": _Rows.values,
+    "topic": _Rows.topics,
+    "partition": _Rows.partitions,
+    "offset": _Rows.offsets,
+    "timestamp": _Rows.timestamps,
+    "timestampType": _Rows.timestamp_types,
+    "headers": _Rows.headers,
+}
+"""Column → the function that builds it."""
 
 
-def _times(messages: list[Any]) -> tuple[pa.Array, pa.Array]:
-    """Return the columns `timestamp` and `timestampType`."""
-    kinds: set[int] = set()
-    stamps: list[int] = []
-    add_kind, add_stamp = kinds.add, stamps.append
-    for m in messages:  # faster than two comprehensions over a list of pairs, because no pair is kept
-        kind, stamp = m.timestamp()
-        add_kind(kind)
-        add_stamp(stamp)
-    if len(kinds) == 1:
-        types = pa.repeat(pa.scalar(kinds.pop() - 1, pa.int32()), len(messages))
-    else:  # the topic's message.timestamp.type was changed
-        types = pa.array([m.timestamp()[0] - 1 for m in messages], pa.int32())
-    milliseconds = np.array(stamps, np.int64)
-    none = milliseconds == -1
-    return pa.array(milliseconds, pa.timestamp("ms", "UTC"), mask=none if none.any() else None).cast(TIMESTAMP), types
+def _gathered(chunks: Iterable[Chunk], with_values: bool) -> Iterator[list[Chunk]]:
+    """Yield the chunks of each record batch: small neighbours together, a large chunk alone.
 
-
-def _headers(messages: list[Any]) -> pa.Array:
-    """Return the column `headers`: null for a message without headers."""
-    found = [headers or None for headers in headers_of(messages)]
-    return pa.array(found, HEADERS) if any(found) else pa.nulls(len(messages), HEADERS)
-
-
-def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Yield the chunks of each record batch: small neighbours together, a large chunk alone."""
+    Args:
+        chunks: the chunks.
+        with_values: whether the values come into the record batches, so that their bytes count.
+    """
     waiting: list[Chunk] = []
     rows = size = 0
     for chunk in chunks:
@@ -153,7 +167,7 @@ def _gathered(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
         if few:
             waiting.append(chunk)
             rows += len(chunk[1])
-            size += sum(len(m.value() or b"") for m in chunk[1])
+            size += sum(len(m.value() or b"") for m in chunk[1]) if with_values else 0
         else:
             yield [chunk]
     if waiting:

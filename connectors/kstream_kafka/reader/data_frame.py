@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from pyspark.sql.types import (
 )
 
 from kstream.errors import MissingDependencyError
+from kstream.nearest_name import did_you_mean, nearest_names
+from kstream.public_call import refused
 from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.reader.range_task import lend_in_task
 
@@ -42,9 +44,35 @@ SCHEMA = StructType(
     ]
 )
 """The schema of Spark's Kafka source with the option includeHeaders."""
+COLUMNS = tuple(SCHEMA.names)
+"""The names of all columns."""
 
 
-def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bool = True) -> DataFrame:
+def checked_columns(call: str, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the columns that a call asks for; all of COLUMNS for None.
+
+    Args:
+        call: the name of the public function, for the message.
+        columns: the names, in the order of the DataFrame's columns.
+
+    Raises:
+        TypeError: `columns` is no list of names.
+        ValueError: a column does not exist or is named twice, or none is named.
+    """
+    if columns is None:
+        return COLUMNS
+    if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):  # pyright: ignore
+        raise refused(TypeError(f"{call}: columns must be a list of names, as ['value'], it is {columns!r}"))
+    for name in columns:
+        if name not in COLUMNS:
+            hint = did_you_mean(nearest_names(name, COLUMNS)) or f"The columns are {', '.join(COLUMNS)}."
+            raise refused(ValueError(f"{call}: a Kafka record has no column {name!r}. {hint}"))
+    if not columns or len(set(columns)) < len(columns):
+        raise refused(ValueError(f"{call}: columns must name each column once, and at least one. It is {columns!r}"))
+    return tuple(columns)
+
+
+def kafka_data_frame(spark: SparkSession, reads: RangeReads, columns: Sequence[str] = COLUMNS) -> DataFrame:
     """Return a DataFrame of the records of ranges. Partition i holds the records of task i, in their order.
 
     `KafkaUtils.createDataFrame` and `foreachBatch` call it on the driver. It does not block and runs no job. Each action reads Kafka again.
@@ -52,27 +80,27 @@ def kafka_data_frame(spark: SparkSession, reads: RangeReads, include_headers: bo
     Args:
         spark: the session.
         reads: the ranges of each task.
-        include_headers: whether there is a column `headers`.
+        columns: the names of its columns, of COLUMNS, in their order. The workers build only these.
 
     Returns:
-        The DataFrame, with the columns of SCHEMA.
+        The DataFrame.
 
     Raises:
         MissingDependencyError: pyarrow or pandas, which Spark's Arrow functions need, is missing or too old. The workers need both too.
     """
     _require_arrow()
-    schema = SCHEMA if include_headers else StructType(SCHEMA.fields[:-1])
+    schema = StructType([SCHEMA[name] for name in columns])
     tasks = len(reads)
     if not tasks:
         return spark.createDataFrame([], schema)
 
     def read_kafka(ids: Iterator[Any]) -> Iterator[Any]:  # a function: pyspark 3.5 inspects its arguments, and plans show its name
-        return read_tasks(reads, ids, include_headers)
+        return read_tasks(reads, ids, columns)
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(read_kafka, schema)
 
 
-def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> Iterator[Any]:
+def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str]) -> Iterator[Any]:
     """Yield the record batches of tasks. Runs in a Spark task and blocks on the brokers. It is pickled by its name.
 
     All task numbers are read before the first record, however Spark distributes them over partitions. If a worker does not read its input
@@ -81,14 +109,14 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], include_headers: bool) -> 
     Args:
         reads: the ranges of each task.
         ids: record batches whose first column has the numbers of the tasks to read.
-        include_headers: whether there is a column `headers`.
+        columns: the names of the columns.
     """
     from kstream_kafka.reader.arrow import record_batches  # the driver loads no pyarrow
 
     tasks = [index for batch in ids for index in batch.column(0).to_pylist()]
     chunks = itertools.chain.from_iterable(reads.chunks(index, lend_in_task) for index in tasks)
     with _no_cycle_collection():
-        yield from record_batches(chunks, include_headers)
+        yield from record_batches(chunks, columns)
 
 
 @contextmanager

@@ -255,7 +255,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         def foreachRDD(self, func: Callable[[KafkaRDD], Any] | Callable[[BatchTime, KafkaRDD], Any] | Output) -> None: ...
 
     @recorded
-    def foreachBatch(self, func: Callable[[Any, int], object]) -> None:
+    def foreachBatch(self, func: Callable[[Any, int], object], columns: Sequence[str] | None = None) -> None:
         """Call a function with a DataFrame of each batch. An output operation, as in Structured Streaming.
 
         The DataFrame has the columns of Spark's Kafka source: key, value (binary), topic, partition, offset, timestamp, timestampType,
@@ -263,9 +263,11 @@ class DirectKafkaInputDStream(CommittingInputDStream):
 
         Args:
             func: `func(df, batch_id)`, called on the driver in the batch's job. `batch_id` is the batch time in ms.
+            columns: the names of the columns, in their order, as ["value"]. The workers build only these, which is faster. None for all.
 
         Raises:
-            TypeError: `func` is not a function, or is a generator or coroutine function.
+            TypeError: `func` is not a function, or is a generator or coroutine function; or `columns` is no list of names.
+            ValueError: a column does not exist or is named twice, or `columns` is empty.
             MissingDependencyError: in the batch's job, if pyarrow or pandas is missing or too old.
 
         Example:
@@ -273,13 +275,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """
         from pyspark.sql import SparkSession
 
-        from kstream_kafka.reader.data_frame import kafka_data_frame
+        from kstream_kafka.reader.data_frame import checked_columns, kafka_data_frame
 
         check_function("foreachBatch", "func", func)
+        chosen = checked_columns("foreachBatch", columns)
 
         def output(time: Time, rdd: Any) -> object:
             spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
-            return func(kafka_data_frame(spark, rdd.reads), time.milliseconds)
+            return func(kafka_data_frame(spark, rdd.reads, chosen), time.milliseconds)
 
         self._output("foreachBatch", output)
 

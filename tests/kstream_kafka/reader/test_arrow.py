@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from kstream_kafka import OffsetRange
 from kstream_kafka.reader import arrow
-from kstream_kafka.reader.arrow import Chunk, record_batches, schema, to_record_batch
-from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame, read_tasks
+from kstream_kafka.reader.arrow import COLUMNS, Chunk, record_batches, to_record_batch
+from kstream_kafka.reader.data_frame import SCHEMA, checked_columns, kafka_data_frame, read_tasks
 from kstream_kafka.reader.range_reads import Lend
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -66,7 +66,7 @@ def test_the_schema_told_to_Spark_is_the_schema_of_the_batches():
     expected = [(field.name, field.type) for field in to_arrow_schema(SCHEMA, timezone="UTC")]
     made = to_record_batch([(WHERE, records([1]))]).schema
     assert [(name, str(kind).replace("element", "item")) for name, kind in expected] == [(f.name, str(f.type)) for f in made]
-    assert schema(False).names == SCHEMA.names[:-1]
+    assert list(COLUMNS) == SCHEMA.names
 
 
 def test_a_record_is_a_row_with_all_its_parts():
@@ -119,13 +119,54 @@ def test_headers_are_null_where_there_are_none_and_values_may_be_null():
     assert column("headers", messages[:2]) == [None, None]
 
 
-def test_without_headers_no_message_is_asked_for_them():
-    class Silent(Message):
-        def headers(self) -> Any:
-            raise AssertionError("asked")
+# -- columns
 
-    batch = to_record_batch([(WHERE, [Silent(1)])], include_headers=False)
-    assert batch.schema.equals(schema(False)) and batch.num_rows == 1
+
+ASKED = {"key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp", "timestampType": "timestamp", "headers": "headers"}
+"""Column → the method of a message that has it. The others come from the range."""
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_message_is_asked_for_nothing_that_no_column_needs(name: str):
+    class Silent(Message):
+        """A message that has nothing but what the column needs. A gap makes its offset needed."""
+
+    def asked(_message: Any) -> Any:
+        raise AssertionError("asked")
+
+    for method in {"key", "value", "timestamp", "headers", "topic", "partition", "leader_epoch", *ASKED.values()} - {ASKED.get(name)}:
+        setattr(Silent, method, asked)
+    batches = list(record_batches([(WHERE, [Silent(1), Silent(5)]), (WHERE, [Silent(9)])], [name]))
+    assert [batch.schema for batch in batches] == [pa.schema([arrow.SCHEMA.field(name)])] and batches[0].num_rows == 3
+
+
+def test_the_columns_are_in_the_order_asked_for_and_have_the_same_values_as_in_whole_rows():
+    chunks = [(WHERE, [Timed(3, b"a", b"k", extra=[("h", b"1")], kind=2, stamp=7), Timed(8, None, None, kind=0, stamp=-1)])]
+    whole = to_record_batch(chunks)
+    for names in ["offset", "value"], ["timestampType", "headers", "key"], ["timestamp"], list(reversed(COLUMNS)):
+        some = to_record_batch(chunks, names)
+        assert some.schema.names == names and [some.column(n) for n in names] == [whole.column(n) for n in names]
+
+
+def test_an_unknown_column_is_an_error_with_the_name_that_was_meant():
+    assert checked_columns("foreachBatch", None) == COLUMNS
+    assert checked_columns("foreachBatch", ["offset", "value"]) == ("offset", "value")
+    with pytest.raises(ValueError, match=r"^foreachBatch: a Kafka record has no column 'valeu'\. Did you mean 'value'\?$"):
+        checked_columns("foreachBatch", ["key", "valeu"])
+    with pytest.raises(ValueError, match=r"no column 'body'\. The columns are key, value, topic, partition, .*, headers\.$"):
+        checked_columns("foreachBatch", ["body"])
+
+
+@pytest.mark.parametrize("columns", [[], ["value", "key", "value"]], ids=["none", "twice"])
+def test_each_column_is_asked_for_once_and_at_least_one(columns: list[str]):
+    with pytest.raises(ValueError, match="columns must name each column once, and at least one"):
+        checked_columns("foreachBatch", columns)
+
+
+@pytest.mark.parametrize("columns", ["value", {"value"}, [1], 3], ids=repr)
+def test_columns_that_are_no_list_of_names_are_refused(columns: Any):
+    with pytest.raises(TypeError, match=r"^foreachBatch: columns must be a list of names, as \['value'\], it is "):
+        checked_columns("foreachBatch", columns)
 
 
 def test_no_messages_are_a_batch_of_no_rows():
@@ -188,18 +229,18 @@ def ids(*batches: list[int]) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_task_reads_all_the_numbers_it_is_given():
-    batches = read_tasks(Reads(), ids([4], [0, 2]), True)  # pyright: ignore[reportArgumentType]
+    batches = read_tasks(Reads(), ids([4], [0, 2]), ["offset"])  # pyright: ignore[reportArgumentType]
     assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == [4, 0, 2]
-    assert list(read_tasks(Reads(), ids(), True)) == []  # pyright: ignore[reportArgumentType]
+    assert list(read_tasks(Reads(), ids(), COLUMNS)) == []  # pyright: ignore[reportArgumentType]
 
 
 def test_cycles_are_collected_again_after_a_read_and_after_one_given_up():
-    batches = read_tasks(Reads(), ids([1]), False)  # pyright: ignore[reportArgumentType]
+    batches = read_tasks(Reads(), ids([1]), COLUMNS)  # pyright: ignore[reportArgumentType]
     next(batches)
     assert not gc.isenabled()
     batches.close()  # pyright: ignore[reportAttributeAccessIssue]
     assert gc.isenabled()
-    list(read_tasks(Reads(), ids([1]), False))  # pyright: ignore[reportArgumentType]
+    list(read_tasks(Reads(), ids([1]), COLUMNS))  # pyright: ignore[reportArgumentType]
     assert gc.isenabled()
 
 

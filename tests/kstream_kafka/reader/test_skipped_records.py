@@ -104,6 +104,17 @@ def test_a_data_frame_of_the_batch_leaves_the_records_out_too(sc: Any, bootstrap
     assert sorted(bytes(row["value"]).decode() for row in frame.collect()) == sorted(LEFT)
 
 
+def test_a_data_frame_has_the_columns_that_were_asked_for_in_their_order(sc: Any, bootstrap: str) -> None:
+    from kstream_kafka import KafkaUtils
+    from pyspark.sql import SparkSession
+
+    def frame(columns: list[str]) -> Any:
+        return KafkaUtils.createDataFrame(SparkSession(sc), {"bootstrap.servers": bootstrap}, RANGES[2:], columns=columns)
+
+    assert [(row.offset, bytes(row.value)) for row in frame(["offset", "value"]).collect()] == [(0, b"3:0")]
+    assert frame(["value"]).dtypes == [("value", "binary")] and frame(["value"]).count() == 1
+
+
 def test_the_stored_form_of_the_plan_has_the_whole_ranges() -> None:
     stream = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
     stream.batch()
