@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.offsets.offset_range import Partition
+from kstream.secret import redact
 from kstream_kafka.client.ports import FetchErrorKind, RangeConsumer
 from kstream_kafka.errors import KafkaError
 
