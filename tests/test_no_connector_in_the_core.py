@@ -14,8 +14,6 @@ SOURCES = sorted(path for path in CORE.rglob("*.py") if not path.is_relative_to(
 NAMES = re.compile(r"kstream_kafka|spark\.streaming\.(?:kstream\.)?kafka|kafka", re.IGNORECASE)
 
 ALLOWED = {
-    # Their keys leave the core with the settings of each connector.
-    "conf.py": None,
     # `DStream.saveToKafka` is a name of the public API. It loads the connector of that name, and the names of its arguments are Kafka's.
     "dstream/output_operations.py": {
         "kafka",

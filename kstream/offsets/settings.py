@@ -33,7 +33,7 @@ LOG_FIRST_BATCH_RECORDS: ConfigEntry[int] = ConfigEntry(
     "spark.streaming.kstream.log.firstBatchRecords",
     INT,
     100_000,
-    "As `kafka.firstBatchRecords`, for the stream of a Log.",
+    "Maximum records of a partition in the first batch of a start, for the stream of a Log; 0 is no limit.",
 )
 LOG_MAX_RATE_PER_PARTITION: ConfigEntry[int] = ConfigEntry(
     "spark.streaming.kstream.log.maxRatePerPartition",
@@ -45,5 +45,6 @@ LOG_ON_DATA_LOSS: ConfigEntry[str] = ConfigEntry(
     "spark.streaming.kstream.log.onDataLoss",
     STR,
     "fail",
-    "Records of a Log gone before they were read: fail, skip or report, as for Kafka.",
+    "Records of a Log gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and "
+    "post an event to listeners).",
 )

@@ -6,12 +6,13 @@ import logging
 from typing import Any
 
 import pytest
+from kstream_kafka import connector_settings
 from kstream_kafka.settings import MAX_TASKS
 from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 
 from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Seconds, Time
-from kstream.conf import ENTRIES, Settings
+from kstream.conf import Settings
 from kstream.context.late_batches import LateBatches, advice, are_ever_later
 from kstream.listener import StreamingListenerBatchCompleted
 
@@ -58,4 +59,4 @@ def test_the_cores_of_a_larger_cluster_make_other_bounds() -> None:
 
 def test_the_setting_of_an_input_exists() -> None:
     assert DirectKafkaInputDStream.tasks_setting == MAX_TASKS
-    assert MAX_TASKS in {entry.key for entry in ENTRIES}
+    assert MAX_TASKS in connector_settings().entries

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kstream.dstream.output import OutputBatch
 from kstream_kafka import KafkaUtils, restore_input
 
 from kstream.batch_time import Time
 from kstream.dstream.recipe import Replay
+from kstream.output import OutputBatch
 from tests.fakes import FakeHost
 from tests.kstream_kafka.stream import BROKERS
 
