@@ -5,6 +5,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 
     plan         BatchPlan and PlannedInput; BatchOutcome and its parts, which a completion stores
     range_plan   RangePlan: the plan of an input that is a log, as ranges of offsets
+    plan_kind    the kind of input that has stored a plan
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
     log_progress     the report of an input that is a log: offsets and lag for listeners, counts and losses for the ledger

@@ -45,7 +45,11 @@ class PlannedInput(ABC):
 
     @abstractmethod
     def encode(self) -> Mapping[str, Json]:
-        """Return the stored form: JSON values. `InputDStream.decode` makes an equal plan of them."""
+        """Return the stored form: JSON values. `InputDStream.decode` makes an equal plan of them.
+
+        `"kind"` is the kind of the input, such as `"kafka"` (`kstream.batch.plan_kind`). If it is missing, the log stores the kind
+        `"json"`, and `decode` does not get it.
+        """
 
 
 class JsonPlan(PlannedInput, Mapping[str, Json]):

@@ -23,8 +23,12 @@ T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
 """The fields of a record, without kind, version and checksum. Nothing is known of their values but that they are JSON."""
 VERSION = 1
-VERSIONS = {"graph": 2}
-"""The versions of the kinds whose form has changed. All other kinds have VERSION."""
+VERSIONS = {"graph": 2, "plan": 2}
+"""The newest versions of the kinds whose form has changed. All other kinds have VERSION."""
+_PLAN_WITHOUT_KINDS = 1
+"""The version of plans whose inputs do not say their kind: those of before, and tombstones."""
+_ALSO_READ = {"plan": (_PLAN_WITHOUT_KINDS,)}
+"""The older versions that are read, too."""
 _LONGEST_REASON = 300
 """The characters of a message that repeats a value of a record."""
 _OF_ANOTHER_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -36,17 +40,18 @@ def _canonical(record: dict[str, Any]) -> bytes:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
-def encode(kind: str, fields: dict[str, Any]) -> bytes:
+def encode(kind: str, fields: dict[str, Any], version: int | None = None) -> bytes:
     """Encode a record as bytes.
 
     Args:
         kind: the kind of the record.
         fields: JSON values, without kind, version and checksum.
+        version: that of the form of the fields; None for the newest one of the kind.
 
     Raises:
         TypeError, ValueError: a field is not a JSON value.
     """
-    record = {**fields, "kind": kind, "version": VERSIONS.get(kind, VERSION)}
+    record = {**fields, "kind": kind, "version": version or VERSIONS.get(kind, VERSION)}
     digest = hashlib.sha256(_canonical(record)).hexdigest()
     return _canonical({**record, "checksum": digest})
 
@@ -110,7 +115,7 @@ def _decode_fields(kind: str, data: bytes, path: str) -> dict[str, Any]:
         )
     fields = {k: v for k, v in record.items() if k not in ("kind", "version", "checksum")}
     try:
-        whole = encode(kind, fields) == data
+        whole = encode(kind, fields, next((older for older in _ALSO_READ.get(kind, ()) if older == version), supported)) == data
     except (ValueError, RecursionError):  # a damaged number can read as infinity, which is no JSON value; JSON can be nested too deep
         whole = False
     if not whole:
@@ -189,8 +194,9 @@ def plan_of(fields: Fields) -> BatchPlan:
 
 
 def encode_plan(plan: BatchPlan) -> bytes:
-    """Encode a plan as a record."""
-    return encode("plan", plan_fields(plan))
+    """Encode a plan as a record. Version 2 has inputs that say their kind: a kstream that would guess it refuses the record."""
+    says_kinds = any("kind" in data for data in plan.inputs.values())
+    return encode("plan", plan_fields(plan), VERSIONS["plan"] if says_kinds else _PLAN_WITHOUT_KINDS)
 
 
 def read_plan(store: FileStore, time: Time, epoch: int) -> BatchPlan:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
+from kstream.batch.plan_kind import with_kind
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.binding import binding_of
@@ -43,7 +44,8 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
     contents = read_log(store)
     last = contents.last_planned
     assert contents.meta is not None and last is not None
-    inputs, outcomes = choose(contents)
+    chosen, outcomes = choose(contents)
+    inputs = {number: with_kind(data) for number, data in chosen.items()}
     log = PlanLog(store, epoch, contents)
     time = contents.meta.next_batch(last)
     if contents.meta.change is not None:

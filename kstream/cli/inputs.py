@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kstream.batch.plan_kind import without_kind
 from kstream.checkpoint import LogContents, names
 from kstream.checkpoint.binding import rebound
 from kstream.checkpoint.input_records import read_connections
@@ -80,7 +81,7 @@ def ranges_of(data: PlanData) -> list[PlannedRange] | None:
 def plan_text(data: PlanData) -> str:
     """Return the plan data of an input for people: its ranges, or JSON."""
     ranges = ranges_of(data)
-    return json.dumps(dict(data)) if ranges is None else compact(ranges)
+    return json.dumps(dict(without_kind(data))) if ranges is None else compact(ranges)
 
 
 # -- streams

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kstream.batch import BatchInfo, BatchPlan, Json, PlannedInput
+from kstream.batch.plan_kind import with_kind, without_kind
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import BatchLog, LogContents, Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import (
@@ -277,7 +278,7 @@ class CheckpointOpener:
             stored = _stored(contents, stream)
             left = None if stored is None else stream.left_behind(*stored)
             if left is not None:
-                inputs[stream.id] = left.encode()
+                inputs[stream.id] = with_kind(left.encode())
         kept = KeptOffsets(epoch, self._streams(), inputs)
         if inputs or contents.kept_offsets is not None:
             write_kept(self._store, kept)
@@ -349,7 +350,7 @@ def stored_skipped_between(stream: InputDStream) -> Skipped:
     def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
         try:
             with reading(f"a plan of {stream!r}"):
-                plans = stream.decode(before), stream.decode(after)
+                plans = stream.decode(without_kind(before)), stream.decode(without_kind(after))
         except NotRecoverableError:
             return ()
         return stream.skipped_between(*plans)

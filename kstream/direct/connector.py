@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from kstream.batch.plan_kind import LOG, kind_of
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult, ToolNotOfferedError
 from kstream.direct.log_plan import KIND, LogPlan
 from kstream.errors import ConfigurationError, KStreamError
@@ -54,7 +55,7 @@ class LogPlanTools(ConnectorTools):
 
     def _knows(self, data: Mapping[str, Any]) -> bool:
         """Return whether the data is the plan of a Log that these tools are for."""
-        return isinstance(data.get("log"), str)
+        return kind_of(data) == LOG
 
     def _not_offered(self, tool: str) -> NoReturn:
         """Raise ToolNotOfferedError: only the connector of the Log can ask it."""
@@ -92,7 +93,7 @@ class LogTools(LogPlanTools):
 
     def _knows(self, data: Mapping[str, Any]) -> bool:
         """Return whether the data is the plan of a Log of this class."""
-        return data.get("log") == self.name
+        return kind_of(data) == LOG and data.get("log") == self.name
 
     def read_parameters(self, bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
         """Read the arguments of the Log from a command line. A value is taken as JSON where it is JSON, else as text.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import Json
 from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL
+from kstream.batch.plan_kind import LOG, kind_of
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.conf import Settings
@@ -116,7 +117,7 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
 
     def decode(self, data: Mapping[str, Json]) -> LogPlan:
         """Return the plan of a stored form. NotRecoverableError if the data is of another kind of input or of another Log."""
-        if "log" not in data:
+        if kind_of(data) != LOG:
             raise self.another_kind(data)
         if data["log"] != self.log.name:
             raise NotRecoverableError(

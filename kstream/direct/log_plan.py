@@ -1,6 +1,8 @@
 """LogPlan: the part of a batch that the direct stream of a Log reads, and its stored form. Pure.
 
-    {"log": name of the Log, "ranges": [[topic, partition, from, until], …]}    all partitions, empty ranges included, sorted
+    {"kind": "log",
+     "log": name of the Log,
+     "ranges": [[topic, partition, from, until], …]}    all partitions, empty ranges included, sorted
 
 `"lost": [{…}, …]` is stored only if the batch was planned after a loss.
 """
@@ -11,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kstream.batch import Json, SkippedRecord
+from kstream.batch.plan_kind import LOG
 from kstream.batch.range_plan import RangePlan
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 
@@ -36,14 +39,14 @@ class LogPlan(RangePlan):
 
     def encode(self) -> dict[str, Json]:
         """Return the stored form, as described at the top of this module."""
-        data: dict[str, Json] = {"log": self.log, "ranges": [r.to_json() for r in self.ranges]}
+        data: dict[str, Json] = {"kind": LOG, "log": self.log, "ranges": [r.to_json() for r in self.ranges]}
         if self.lost:
             data["lost"] = [lost.to_json() for lost in self.lost]
         return data
 
     @staticmethod
     def decode(data: Mapping[str, Json]) -> LogPlan:
-        """Return the plan of a stored form. KeyError if the data is of another kind of input."""
+        """Return the plan of a stored form, which may lack `kind`. KeyError if the data is of another kind of input."""
         ranges = [OffsetRange.from_json(r) for r in data["ranges"]]
         return LogPlan(data["log"], ranges, [LostRange.from_json(entry) for entry in data.get("lost", ())])
 

@@ -2,7 +2,7 @@
 
 The stored form of its FilePlan:
 
-    {"files": [[path, mtime_ms, size], …], "since": ms, "listed": ms}
+    {"kind": "files", "files": [[path, mtime_ms, size], …], "since": ms, "listed": ms}
 
 If a file has changed since a batch took it, there is also `"changed": [[path, size as taken, size found], …]`.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json, PlannedInput
+from kstream.batch.plan_kind import FILES, kind_of
 from kstream.batch_time import Duration, Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream
@@ -53,7 +54,8 @@ class FilePlan(PlannedInput):
 
     def encode(self) -> Mapping[str, Json]:
         """Return the stored form; see the module."""
-        data: dict[str, Json] = {"files": [file.to_json() for file in self.files], "since": self.since_ms, "listed": self.listed_ms}
+        files = [file.to_json() for file in self.files]
+        data: dict[str, Json] = {"kind": FILES, "files": files, "since": self.since_ms, "listed": self.listed_ms}
         if self.changes:
             data["changed"] = [[change.path, change.taken, change.found] for change in self.changes]
         return data
@@ -103,7 +105,7 @@ class FileInputDStream(InputDStream[FilePlan]):
 
     def decode(self, data: Mapping[str, Json]) -> FilePlan:
         """Return the plan whose `encode` gave this data. NotRecoverableError if the data is of another kind of input."""
-        if "files" not in data:
+        if kind_of(data) != FILES:
             raise self.another_kind(data)
         return FilePlan.decode(data)
 

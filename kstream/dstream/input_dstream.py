@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from kstream.batch import BatchInfo, BatchPlan, InputOutcome, Json, JsonPlan, PlannedInput, SkippedRecord
+from kstream.batch.plan_kind import kind_of, without_kind
 from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.format import reading
@@ -138,13 +139,14 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
         is_plan = isinstance(record, BatchPlan)
         with reading(names.plan(record.time, record.epoch) if is_plan else names.of_epoch(names.KEPT_OFFSETS, record.epoch)):
-            return self.decode(record.inputs[self.id])
+            return self.decode(without_kind(record.inputs[self.id]))
 
     def another_kind(self, data: Mapping[str, Json]) -> NotRecoverableError:
         """Return the error that `decode` raises for data that no input of this class has stored."""
+        fields = ", ".join(sorted(data)) or "empty"
         return NotRecoverableError(
-            f"{self!r}  cannot continue from the stored data of another kind of input ({', '.join(sorted(data)) or 'empty'}): the order in "
-            "which the inputs are made has changed. Restore that order, or use a new checkpoint directory."
+            f"{self!r}  cannot continue from the stored data of another kind of input ({kind_of(data)}: {fields}): the order in which the "
+            "inputs are made has changed. Restore that order, or use a new checkpoint directory."
         )
 
     def planned(self, time: Time, plan: P) -> None:

@@ -1,7 +1,7 @@
 """ReceiverInputDStream: each batch has the blocks that a receiver has stored since the last one.
 
-The stored form of its ReceiverPlan is `{"blocks": [[id, number of records or null], …]}`, in the order of arrival. A block in a
-receiver's write-ahead log has a third element, its handle (`wal/write_ahead_log.py`).
+The stored form of its ReceiverPlan is `{"kind": "blocks", "blocks": [[id, number of records or null], …]}`, in the order of arrival. A
+block in a receiver's write-ahead log has a third element, its handle (`wal/write_ahead_log.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json, PlannedInput
 from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
+from kstream.batch.plan_kind import BLOCKS, kind_of
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
@@ -73,7 +74,7 @@ class ReceiverPlan(PlannedInput):
         return [block.block_id for block in self.blocks]
 
     def encode(self) -> Mapping[str, Json]:
-        return {"blocks": [block.to_json() for block in self.blocks]}
+        return {"kind": BLOCKS, "blocks": [block.to_json() for block in self.blocks]}
 
 
 class ReceiverInputDStream(InputDStream[ReceiverPlan]):
@@ -138,7 +139,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         Raises:
             NotRecoverableError: the data is of another kind of input, or the class of a handle no longer exists.
         """
-        if "blocks" not in data:
+        if kind_of(data) != BLOCKS:
             raise self.another_kind(data)
         return ReceiverPlan([PlannedBlock.from_json(row) for row in data["blocks"]])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kstream import crash_point
 from kstream.batch import Batch, BatchOutcome, BatchPlan, PlannedInput
+from kstream.batch.plan_kind import with_kind
 from kstream.batch_time import Time
 from kstream.checkpoint.binding import places
 from kstream.dstream import InputDStream
@@ -181,7 +182,7 @@ class BatchPlanner:
 
     def _make(self, time: Time, inputs: Mapping[int, PlannedInput]) -> Batch:
         """Make a batch from the plans of its inputs, by stream id. Each plan is encoded here, once."""
-        data = {stream_id: plan.encode() for stream_id, plan in inputs.items()}
+        data = {stream_id: with_kind(plan.encode()) for stream_id, plan in inputs.items()}
         records = {stream_id: plan.num_records for stream_id, plan in inputs.items()}
         floor, names = self._floor(time), self._graph.input_names()
         plan = BatchPlan(

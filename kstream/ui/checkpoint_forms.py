@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from kstream.batch.plan_kind import BLOCKS, FILES, kind_of, without_kind
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, StreamLag
 from kstream.checkpoint.history import LedgerEntry
@@ -302,7 +303,7 @@ def input_form(batch: KnownBatch, number: int, ranges_of: RangesOf, description:
     """
     data = batch.plan.inputs[number]
     ranges = ranges_of(data)
-    files, blocks = _rows(data, "files"), _rows(data, "blocks")
+    files, blocks = _rows(data, FILES), _rows(data, BLOCKS)
     is_plain = ranges is None and files is None and blocks is None
     return {
         "id": number,
@@ -318,13 +319,13 @@ def input_form(batch: KnownBatch, number: int, ranges_of: RangesOf, description:
         "offsets": [] if ranges is None else _offsets(ranges, (batch.counts or {}).get(number)),
         "blocks": [str(row[0]) for row in blocks or ()],
         "files": [str(row[0]) for row in files or ()],
-        "facts": dict(data) if is_plain else {},
+        "facts": dict(without_kind(data)) if is_plain else {},
     }
 
 
-def _rows(data: Mapping[str, Any], key: str) -> list[list[Any]] | None:
-    """Return the rows that a file stream (`files`) or a receiver stream (`blocks`) stores; None for another input."""
-    found = data.get(key)
+def _rows(data: Mapping[str, Any], kind: str) -> list[list[Any]] | None:
+    """Return the rows that an input of a kind, FILES or BLOCKS, stores under its kind; None for another input."""
+    found = data.get(kind) if kind_of(data) == kind else None
     return found if isinstance(found, list) and all(isinstance(row, list) and row for row in found) else None  # pyright: ignore
 
 

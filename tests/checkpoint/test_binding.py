@@ -130,7 +130,7 @@ def test_offsets_that_were_set_by_hand_keep_the_names_and_the_streams_that_were_
     binding = binding_of(contents, {0: None, 1: None, 2: "a"})
     assert (binding.stored, binding.matched) == ({0: "a", 1: None}, {0: 2, 1: 1})
     read = rebound(contents, binding.now)
-    assert (read.newest_data(2), read.newest_data(1)) == ((Time(2000), {"was": "moved"}), (Time(1000), {"was": "1/1"}))
+    assert (read.newest_data(2), read.newest_data(1)) == ((Time(2000), {"kind": "json", "was": "moved"}), (Time(1000), {"was": "1/1"}))
 
 
 def test_the_bytes_of_a_plan_with_names() -> None:

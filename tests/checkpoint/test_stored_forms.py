@@ -15,7 +15,7 @@ from kstream.checkpoint.format import decode_plan, encode_plan
 from kstream.checkpoint.history import LedgerEntry, PastBatch, acknowledge, read_ledger, read_segment, segments, write_segment
 from kstream.checkpoint.input_records import read_connections, write_connections
 from kstream.checkpoint.outcomes import read_completion
-from kstream.checkpoint.reader import read_meta, write_meta
+from kstream.checkpoint.reader import newest_plan, read_meta, write_meta
 from kstream.errors import CorruptRecordError, FormatVersionError, GraphNotRestoredError
 from kstream.storage import MemoryFileStore
 
@@ -38,6 +38,12 @@ PLAN_WITH_OUTPUTS = (
     b',"floor":1700000000000,"inputs":{"0":{"ranges":[["orders",0,19999,20500]]},"1":{}},"kind":"plan","nonce":"0123'
     b'456789abcdef","outputs":["once","orders"],"parallelism":4,"records":{"0":501,"1":0},"time":1700000001000,"vers'
     b'ion":1,"void":false}'
+)
+PLAN_WITH_KINDS = (
+    b'{"after":1699999999000,"checksum":"fe2f186d33f1f653527f9a01785201bf622fc62fecdfd574e6e3c26eb809fdf2","epoch":3'
+    b',"floor":1700000000000,"inputs":{"0":{"kind":"kafka","ranges":[["orders",0,19999,20500]]},"1":{"kind":"json"}}'
+    b',"kind":"plan","nonce":"0123456789abcdef","records":{"0":501,"1":0},"time":1700000001000,"version":2,"void":fa'
+    b"lse}"
 )
 VOID = BatchPlan(Time(2000), 3, "n", {}, {}, Time(1000), void=True)
 VOID_BYTES = (
@@ -123,6 +129,30 @@ def store() -> MemoryFileStore:
 def test_the_bytes_of_a_plan() -> None:
     assert encode_plan(PLAN) == PLAN_BYTES
     assert decode_plan(PLAN_BYTES, "p") == PLAN
+
+
+def test_the_bytes_of_a_plan_whose_inputs_say_their_kind() -> None:
+    plan = replace(PLAN, inputs={0: {"kind": "kafka", **PLAN.inputs[0]}, 1: {"kind": "json"}})
+    assert encode_plan(plan) == PLAN_WITH_KINDS
+    assert decode_plan(PLAN_WITH_KINDS, "p") == plan
+
+
+def test_a_kstream_that_guesses_the_kinds_of_inputs_refuses_a_plan_that_says_them(
+    store: MemoryFileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would store the next plan without them. These are its tables of versions."""
+    store.create("plans/001700000001000-000003", PLAN_WITH_KINDS)
+    monkeypatch.setattr(format, "VERSIONS", {"graph": 2})
+    monkeypatch.setattr(format, "_ALSO_READ", {})
+    with pytest.raises(FormatVersionError, match="plans/001700000001000-000003 has format version 2, this kstream reads up to 1: upgrade"):
+        read_log(store)
+    with pytest.raises(FormatVersionError):
+        newest_plan(store)
+
+
+def test_a_plan_of_before_may_have_an_input_with_a_field_kind_of_its_own() -> None:
+    data = format.encode("plan", format.plan_fields(replace(PLAN, inputs={0: {"kind": "fast"}, 1: {}})), 1)
+    assert decode_plan(data, "p").inputs == {0: {"kind": "fast"}, 1: {}}
 
 
 def test_the_bytes_of_a_void_plan() -> None:
@@ -242,7 +272,7 @@ def test_the_name_of_a_plan_tells_its_time_and_epoch(store: MemoryFileStore) -> 
     assert store.read("plans/001700000001000-000003") == PLAN_BYTES
 
 
-@pytest.mark.parametrize("data", [PLAN_BYTES, VOID_BYTES], ids=["plan", "void"])
+@pytest.mark.parametrize("data", [PLAN_BYTES, PLAN_WITH_KINDS, VOID_BYTES], ids=["plan", "with kinds", "void"])
 def test_any_flipped_byte_of_a_plan_is_refused_with_its_name(data: bytes) -> None:
     for place in range(len(data)):
         for flip in (*(1 << bit for bit in range(8)), 0xFF, data[place], data[place] ^ ord("e"), data[place] ^ ord("N")):
@@ -277,10 +307,10 @@ def test_the_message_of_a_damaged_plan_says_the_only_way_past() -> None:
 
 
 def test_a_record_of_a_newer_kstream_is_refused_with_both_versions() -> None:
-    newer = json.loads(PLAN_BYTES) | {"version": 2, "something": "new"}
+    newer = json.loads(PLAN_BYTES) | {"version": 3, "something": "new"}
     with pytest.raises(FormatVersionError, match="upgrade") as caught:
         decode_plan(json.dumps(newer).encode(), "plans/x")
-    assert (caught.value.facts["version"], caught.value.facts["supported"], caught.value.facts["path"]) == (2, 1, "plans/x")
+    assert (caught.value.facts["version"], caught.value.facts["supported"], caught.value.facts["path"]) == (3, 2, "plans/x")
 
 
 def test_values_that_json_does_not_know_are_not_stored() -> None:

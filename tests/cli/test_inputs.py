@@ -122,7 +122,7 @@ def test_a_reset_moves_the_chosen_stream_and_the_streams_of_other_connectors_sta
     assert result.exit_code == 0, result.output
     contents = read_log(LocalFileStore(checkpoint))
     newest = contents.plans[Time(ZERO + 2000)].inputs
-    assert newest[0] == {"cursors": {"clicks": [50, 50]}} and newest[1]["ranges"] == [["orders", 2, 9, 9]]
+    assert newest[0] == {"kind": "json", "cursors": {"clicks": [50, 50]}} and newest[1]["ranges"] == [["orders", 2, 9, 9]]
     assert 2 not in newest, "an input without offsets has none to keep"
 
 

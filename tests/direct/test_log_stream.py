@@ -63,7 +63,9 @@ def run(on: MemoryStream, number: int) -> tuple[LogPlan, list[Any]]:
 def test_the_stored_form_has_the_name_of_the_log_and_every_range() -> None:
     log = MemoryLog({A: [(0, "a")], B: []})
     on = started(log)
-    assert on.plan(batch_time(1)).encode() == {"log": "memory", "ranges": [["t", 0, 0, 1], ["t", 1, 0, 0]]}
+    assert on.plan(batch_time(1)).encode() == {"kind": "log", "log": "memory", "ranges": [["t", 0, 0, 1], ["t", 1, 0, 0]]}
+    before = {"log": "memory", "ranges": [["t", 0, 0, 1], ["t", 1, 0, 0]]}
+    assert on.decode(before) == on.plan(batch_time(1)), "the form of before, without the kind"
 
 
 def test_the_log_of_a_start_has_the_next_offset_of_each_partition() -> None:

@@ -46,15 +46,21 @@ def world() -> World:
 def test_the_stored_form_of_a_batch_of_files(world: World, directory: str) -> None:
     """Golden bytes: what a restart finds must not depend on the version."""
     stream = FileDriver(world, directory).files
-    assert _bytes(stream.starting_point()) == '{"files":[],"listed":1000000,"since":1000000}'
+    assert _bytes(stream.starting_point()) == '{"files":[],"kind":"files","listed":1000000,"since":1000000}'
     arrives(world, directory, "ü", "1\n")
     where = stream._source.list(0)[0].path.removesuffix("ü")
     plan = stream.plan(Time(START + INTERVAL))
-    assert _bytes(plan) == f'{{"files":[["{where}\\u00fc",1000500,2]],"listed":1001000,"since":1000000}}'
+    assert _bytes(plan) == f'{{"files":[["{where}\\u00fc",1000500,2]],"kind":"files","listed":1001000,"since":1000000}}'
     stream.remember_plan(Time(START + INTERVAL), plan)
     arrives(world, directory, "ü", "1\n2\n")
     grown = stream.plan(Time(START + 2 * INTERVAL))
-    assert _bytes(grown) == f'{{"changed":[["{where}\\u00fc",2,4]],"files":[],"listed":1002000,"since":1000000}}'
+    assert _bytes(grown) == f'{{"changed":[["{where}\\u00fc",2,4]],"files":[],"kind":"files","listed":1002000,"since":1000000}}'
+
+
+def test_a_batch_of_files_that_was_stored_without_its_kind_is_read_as_before(world: World, directory: str) -> None:
+    stream = FileDriver(world, directory).files
+    before = json.loads('{"changed":[["/in/a",2,4]],"files":[["/in/b",1000500,2]],"listed":1002000,"since":1000000}')
+    assert stream.decode(before).encode() == {"kind": "files", **before}
 
 
 def _bytes(plan: PlannedInput) -> str:

@@ -30,7 +30,7 @@ def world() -> World:
 def test_the_stored_form_of_a_batch_of_blocks(world: World) -> None:
     """Golden bytes: what a restart finds must not depend on the version."""
     driver = ReceiverDriver(world).start()
-    assert json.dumps(driver.received.starting_point().encode()) == '{"blocks": []}'
+    assert json.dumps(driver.received.starting_point().encode()) == '{"kind": "blocks", "blocks": []}'
     waiting = WaitingBlocks(
         [
             ReceivedBlockInfo(1, "input-1-0123abcd-1", 2),
@@ -40,8 +40,10 @@ def test_the_stored_form_of_a_batch_of_blocks(world: World) -> None:
     driver.received.services = InputServices(received_blocks=waiting)
     data = driver.received.plan(Time(START + INTERVAL)).encode()
     assert json.dumps(data) == (
-        '{"blocks": [["input-1-0123abcd-1", 2], ["input-1-0123abcd-2", null, ["receivedData/1/log-0-60000", 4, 90]]]}'
+        '{"kind": "blocks", "blocks": [["input-1-0123abcd-1", 2], ["input-1-0123abcd-2", null, ["receivedData/1/log-0-60000", 4, 90]]]}'
     )
+    before = json.loads('{"blocks": [["input-1-0123abcd-1", 2], ["input-1-0123abcd-2", null, ["receivedData/1/log-0-60000", 4, 90]]]}')
+    assert driver.received.decode(before).encode() == data, "the form of before, without the kind"
 
 
 def test_blocks_that_died_with_the_driver_fail_their_batch_with_names_and_counts(world: World) -> None:

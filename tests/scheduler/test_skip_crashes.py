@@ -95,7 +95,7 @@ def check(story: Story) -> None:
     assert sorted(found) == [record for record in world.log if record != BAD or not asked_in_time]
     assert len(found) == len(set(found))
     contents = read_log(world.store)
-    assert contents.plans[batch].inputs[0] == {"from": 0, "until": 4}, "the ranges have not moved"
+    assert contents.plans[batch].inputs[0] == {"kind": "json", "from": 0, "until": 4}, "the ranges have not moved"
     if story.poison:
         assert asked_in_time
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Job, PlannedInput
+from kstream.batch.plan_kind import with_kind
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
 from kstream.checkpoint.reader import PlanKey
@@ -151,11 +152,11 @@ class SimulatedDriver:
 
         def watched(time: Time, plan: PlannedInput) -> None:
             history = self.schedule.history
-            history.moves.append(Moved(history.next_step(), self.number, time.milliseconds, dict(plan.encode())))
+            history.moves.append(Moved(history.next_step(), self.number, time.milliseconds, dict(with_kind(plan.encode()))))
             planned(time, plan)
 
         def remember(time: Time, plan: PlannedInput) -> None:
-            self._data[time] = plan.encode()
+            self._data[time] = with_kind(plan.encode())
             remember_plan(time, plan)
 
         stream.planned, stream.remember_plan = watched, remember

@@ -1,6 +1,7 @@
 """KafkaPlan: a direct stream's part of a batch, its stored form, and the comparisons of plans at a restart. Pure.
 
-    {"ranges": [[topic, partition, from, until], …],    all partitions of the stream, empty ranges included, sorted by topic and number
+    {"kind": "kafka",
+     "ranges": [[topic, partition, from, until], …],    all partitions of the stream, empty ranges included, sorted by topic and number
      "leader_epochs": [epoch or null, …],               for range i: the epoch in the leader's answer about the end of the log
      "from_epochs": [epoch or null, …],                 for range i: the epoch under which its beginning was reached, from the plan before
      "topic_ids": {topic: topic id} or null}            null if the brokers have no topic ids
@@ -20,6 +21,9 @@ from kstream.batch.range_plan import RangePlan
 from kstream.offsets import offset_range
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream_kafka.planning.packing import Packing, RangeSplit
+
+KAFKA = "kafka"
+"""The kind of these plans."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class KafkaPlan(RangePlan):
     def encode(self) -> dict[str, Json]:
         """Return the stored form, as described at the top of this module."""
         data: dict[str, Json] = {
+            "kind": KAFKA,
             "ranges": [r.to_json() for r in self.ranges],
             "leader_epochs": list(self.leader_epochs),
             "from_epochs": list(self.from_epochs),
@@ -82,13 +87,8 @@ class KafkaPlan(RangePlan):
         return data
 
     @staticmethod
-    def is_of(data: Mapping[str, Json]) -> bool:
-        """Return whether the stored data is the plan of a Kafka stream, and not that of another kind of input."""
-        return "ranges" in data and "log" not in data
-
-    @staticmethod
     def decode(data: Mapping[str, Json]) -> KafkaPlan:
-        """Return the plan of a stored form. It may lack `from_epochs`, as the plans of older versions do.
+        """Return the plan of a stored form. It may lack `kind` and `from_epochs`, as the plans of older versions do.
 
         Args:
             data: the result of `encode`.

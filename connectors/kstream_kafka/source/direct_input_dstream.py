@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import Json
 from kstream.batch.plan import FAIL
+from kstream.batch.plan_kind import kind_of
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.arguments import check_function
@@ -25,7 +26,7 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.client.renewing_client import RenewingDriverClient
 from kstream_kafka.client.secrets import SecretSource
-from kstream_kafka.planning.plan import KafkaPlan, skipped_between
+from kstream_kafka.planning.plan import KAFKA, KafkaPlan, skipped_between
 from kstream_kafka.planning.planner import KafkaPlanner
 from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, POLL_TIMEOUT
 from kstream_kafka.source.committing_stream import CommittingInputDStream
@@ -121,7 +122,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
 
     def decode(self, data: Mapping[str, Json]) -> KafkaPlan:
         """Return the plan of a stored form. NotRecoverableError if the data is of another kind of input. Sends no request."""
-        if not KafkaPlan.is_of(data):
+        if kind_of(data) != KAFKA:
             raise self.another_kind(data)
         return KafkaPlan.decode(data)
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from kstream.batch.plan_kind import kind_of
 from kstream.connectors import ConnectorTools, Finding, LogRecord, NeededPackage, ResetResult
 from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import Partition, PlannedRange, UnreadableRange, stored_ranges
 from kstream_kafka.client.params import RENAMED
+from kstream_kafka.planning.plan import KAFKA
 
 BOOTSTRAP = "bootstrap.servers"
 _BOOTSTRAP_NAMES = (BOOTSTRAP, "metadata.broker.list")
@@ -41,7 +43,7 @@ class KafkaTools(ConnectorTools):
 
     def ranges(self, data: Mapping[str, Any]) -> list[PlannedRange] | None:
         """Return the ranges in plan data, empty ones included; None if the data is no stored KafkaPlan. Pure."""
-        return None if "log" in data else stored_ranges(data.get("ranges"))
+        return stored_ranges(data.get("ranges")) if kind_of(data) == KAFKA else None
 
     def waiting(self, data: Mapping[str, Any]) -> Collection[Partition]:
         """Return the partitions whose given start offset lies past the end of their log. Pure."""

@@ -117,7 +117,7 @@ def test_a_stream_under_the_number_of_another_kind_of_input_is_refused_and_nothi
     running = Driver(kafka.world, build=lambda host, driver: driver.output(LogInput(host, kafka.world.log, 9))).start()
     running.tick(2)
     before = kafka.contents()
-    with pytest.raises(NotRecoverableError, match=r"another kind of input \(from, until\).*order in which the inputs are made"):
+    with pytest.raises(NotRecoverableError, match=r"another kind of input \(json: from, until\).*order in which the inputs are made"):
         kafka.driver(topics).start()
     assert kafka.contents() == before
     running.tick(2)  # the driver that runs has not been fenced

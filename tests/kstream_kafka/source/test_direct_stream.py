@@ -217,7 +217,11 @@ def test_the_least_rate_of_a_partition_counts_records_of_a_batch_and_not_of_a_se
     assert s.batch() == [["t", 0, 0, 50]]
 
 
-@pytest.mark.parametrize("foreign", [{"files": []}, {"blocks": []}, {"rdds": 1}, {}], ids=["file", "receiver", "queue", "empty"])
+@pytest.mark.parametrize(
+    "foreign",
+    [{"files": []}, {"blocks": []}, {"rdds": 1}, {}, {"kind": "log", "ranges": []}],
+    ids=["file", "receiver", "queue", "empty", "log"],
+)
 def test_stored_data_of_another_kind_of_input_is_refused(foreign: dict[str, Any]):
     s = Stream({("t", 0): (0, 10)}, auto_offset_reset="earliest").start()
     plan, stream = s.plan(), s.stream
