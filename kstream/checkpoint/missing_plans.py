@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kstream.batch import BatchPlan
 from kstream.batch_time import Duration, Time
@@ -19,8 +19,8 @@ from kstream.checkpoint.settled import united
 from kstream.errors import MissingPlanError
 from kstream.storage import FileStore
 
-Skipped: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], Sequence[str]]
-"""(the data of a stream's plan, that of its next plan) → the data that is in neither, in words."""
+Skipped: TypeAlias = Callable[[BatchPlan, BatchPlan], Sequence[str]]
+"""(a plan with data of a stream, the next one) → the data of the stream that is in neither, in words."""
 _MOST = 5
 
 
@@ -83,7 +83,7 @@ def has_gap(store: FileStore, interval: Duration) -> bool:
 def _skipped(before: BatchPlan, after: BatchPlan, streams: Mapping[int, Skipped]) -> list[str]:
     """Return the data that two plans skip, in words, for the streams that both have."""
     both = [number for number in sorted(streams) if number in before.inputs and number in after.inputs]
-    return [what for number in both for what in streams[number](before.inputs[number], after.inputs[number])]
+    return [what for number in both for what in streams[number](before, after)]
 
 
 def check_no_plan_is_missing(store: FileStore, contents: LogContents, interval: Duration, streams: Mapping[int, Skipped]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from kstream.batch import BatchInfo, BatchPlan, Json, PlannedInput
-from kstream.batch.plan_kind import with_kind, without_kind
+from kstream.batch import BatchInfo, BatchPlan
+from kstream.batch.plan_kind import with_kind
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import BatchLog, LogContents, Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import (
@@ -24,11 +25,10 @@ from kstream.checkpoint.binding import (
     rebound,
     renumbered,
 )
-from kstream.checkpoint.format import reading
 from kstream.checkpoint.input_records import KeptOffsets, write_kept
 from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.measured import MeasuredBatches
-from kstream.checkpoint.missing_plans import Skipped, check_no_plan_is_missing, has_gap
+from kstream.checkpoint.missing_plans import check_no_plan_is_missing, has_gap
 from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
 from kstream.checkpoint.settings import HISTORY
 from kstream.clock import Clock
@@ -36,7 +36,8 @@ from kstream.conf import Settings
 from kstream.context.changed_interval import with_interval_of
 from kstream.context.changed_window import check_windows, may_have_changed
 from kstream.context.settings import RECOVERY_ALLOW
-from kstream.dstream import DStreamGraph, InputDStream
+from kstream.dstream import DStreamGraph
+from kstream.dstream.stored_stream import StoredStream
 from kstream.errors import (
     AlreadyExistsError,
     CorruptRecordError,
@@ -51,6 +52,8 @@ from kstream.storage import FileStore
 logger = logging.getLogger(__name__)
 MEASURED = 10
 """The number of stored batches by which a stream knows its speed at a restart."""
+StoredStreams: TypeAlias = Mapping[int, StoredStream[Any]]
+"""The inputs of a job with their stored plans, by stream id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +63,14 @@ class OpenedCheckpoint:
     Attributes:
         log: writes to it.
         contents: those of its log, rebound; None without a checkpoint directory.
+        streams: the inputs of this job with their stored plans, by stream id; empty without a checkpoint directory.
         last_batches: as of `InputServices.last_batches`.
     """
 
     log: BatchLog
     contents: LogContents | None
+    streams: StoredStreams = field(default_factory=dict[int, "StoredStream[Any]"])
     last_batches: Callable[[int], Sequence[BatchInfo]] = lambda _: ()
-
-    @property
-    def plans(self) -> Iterable[BatchPlan]:
-        """The plans of earlier drivers; none without a checkpoint directory."""
-        return () if self.contents is None else self.contents.plans.values()
 
     def stream_now(self, epoch: int, stream: int) -> int | None:
         """Return the number that a stream of an earlier driver has now; None if it is gone.
@@ -79,6 +79,23 @@ class OpenedCheckpoint:
         """
         numbers = {} if self.contents is None else self.contents.numbers
         return numbers[epoch].get(stream) if epoch in numbers else stream
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundLog:
+    """A log whose streams are bound to those of this job.
+
+    Attributes:
+        binding: of the streams.
+        contents: those of the log, rebound.
+        streams: the inputs of this job with their stored plans, by stream id.
+        other_topics: the inputs that read nothing of their stored plans: number → the reason, in words.
+    """
+
+    binding: Binding
+    contents: LogContents
+    streams: StoredStreams
+    other_topics: Mapping[int, str]
 
 
 class CheckpointOpener:
@@ -121,20 +138,21 @@ class CheckpointOpener:
         contents = read_log(self._store)
         check_meta(self._store, contents.meta, contents.last_planned)
         now = self._with_interval(contents)
-        binding = self._check_streams(contents)
-        self._check_holes(rebound(contents, binding.now))
-        stored = rebound(now, binding.now)
+        bound = self._bound(contents)
+        self._check_holes(bound)
         record_takeover(self._store, contents, epoch)
         self._record_change(epoch, contents.meta, now.meta)
-        found = self._keep_left_behind(epoch, stored)
+        kept, streams = self._keep_left_behind(epoch, bound)
         delete_superseded(self._store, contents, epoch)
-        log = PlanLog(self._store, epoch, replace(contents, numbers=stored.numbers), self._history())
+        log = PlanLog(self._store, epoch, replace(contents, numbers=bound.contents.numbers), self._history())
         if contents.has_begun:
-            level, report = (logging.INFO, "") if binding.unchanged else (logging.WARNING, f":\n{binding.report()}")
+            unchanged = bound.binding.unchanged
+            level, report = (logging.INFO, "") if unchanged else (logging.WARNING, f":\n{bound.binding.report()}")
             text = "checkpoint %s: the job continues after batch %s, as epoch %d%s"
             logger.log(level, text, self._store.url, contents.last_planned, epoch, report)
-        self._warn_of_unneeded(binding, stored)
-        return OpenedCheckpoint(log, found, MeasuredBatches(self._store, found, MEASURED).of)
+        self._warn_of_unneeded(bound, now.meta)
+        found = replace(bound.contents, meta=now.meta, kept_offsets=kept)
+        return OpenedCheckpoint(log, found, streams, MeasuredBatches(self._store, found, MEASURED).of)
 
     def _check_log(self) -> None:
         """Check interval, streams, windows and holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.
@@ -142,23 +160,23 @@ class CheckpointOpener:
         A running driver may remove plans while they are read. So a hole counts only if a second reading finds one, too.
         """
         try:
-            self._check_holes(self._read_rebound())
+            self._check_holes(self._read_bound())
         except MissingPlanError:
-            self._check_holes(self._read_rebound())
+            self._check_holes(self._read_bound())
 
-    def _read_rebound(self) -> LogContents:
-        """Read the log, check its interval, its streams and their windows, and return it rebound."""
+    def _read_bound(self) -> _BoundLog:
+        """Read the log, check its interval, its streams and their windows, and return it bound."""
         found = read_log(self._store)
         now = self._with_interval(found)
-        binding = self._check_streams(found)
+        bound = self._bound(found)
         self._begun_anew = check_windows(self._graph, self._store, now, self._allowed())
-        return rebound(found, binding.now)
+        return bound
 
-    def _check_holes(self, contents: LogContents) -> None:
-        """Raise MissingPlanError if a plan is missing whose records are in no other plan. `contents` are rebound."""
-        skipped = {stream.id: stored_skipped_between(stream) for stream in self._graph.active_inputs()}
-        interval = self._graph.batch_duration if contents.meta is None else contents.meta.interval
-        check_no_plan_is_missing(self._store, contents, interval, skipped)
+    def _check_holes(self, bound: _BoundLog) -> None:
+        """Raise MissingPlanError if a plan is missing whose records are in no other plan."""
+        skipped = {number: stored.skipped_between for number, stored in bound.streams.items()}
+        meta = bound.contents.meta
+        check_no_plan_is_missing(self._store, bound.contents, self._graph.batch_duration if meta is None else meta.interval, skipped)
 
     def _streams(self) -> Names:
         """Return the inputs of this job that an output needs: number → name, None without a name."""
@@ -179,16 +197,19 @@ class CheckpointOpener:
             return False
         try:
             return not not_allowed(binding, self._allowed()) and not any(s.reads_nothing_of(s.decoded(plan), None) for s in streams)
-        except (NotRecoverableError, CorruptRecordError):  # `_check_streams` raises it again, unless this is a stray plan
+        except (NotRecoverableError, CorruptRecordError):  # `_bound` raises it again, unless this is a stray plan
             return False
 
-    def _check_streams(self, contents: LogContents) -> Binding:
-        """Bind the stored streams to those of this job, and check its outputs. Words of `recovery.allow` prevent the first three errors.
+    def _bound(self, contents: LogContents) -> _BoundLog:
+        """Bind the stored streams to those of this job, decode their plans, and check the outputs of the job.
+
+        Words of `recovery.allow` prevent the first three errors.
 
         Raises:
             OutputVanishedError: a pending batch needs an output that the job lacks.
             StreamVanishedError: the job lacks a stream whose offsets are stored.
             TopicsChangedError: a stream reads none of the topics whose offsets are stored for it.
+            CorruptRecordError: a stream cannot read its data in a record.
             NotRecoverableError: the stored data of a stream belongs to another kind of input.
         """
         binding = binding_of(contents, self._streams())
@@ -203,9 +224,12 @@ class CheckpointOpener:
                 path=self._store.url,
                 streams=lost,
             )
-        self._check_topics(rebound(contents, binding.now), binding)
+        now = rebound(contents, binding.now)
+        streams = {stream.id: StoredStream.of(stream, now) for stream in self._graph.active_inputs()}
+        bound = _BoundLog(binding, now, streams, {number: why for number, stored in streams.items() if (why := stored.reads_nothing())})
+        self._check_topics(bound)
         self._check_outputs(contents)
-        return binding
+        return bound
 
     def _check_outputs(self, contents: LogContents) -> None:
         """Raise OutputVanishedError if a pending batch needs an output that this job lacks, unless `recovery.allow` permits it."""
@@ -225,9 +249,10 @@ class CheckpointOpener:
         planned = {name for time in contents.pending for name in contents.plans[time].outputs}
         return sorted(planned - set(self._graph.output_names()))
 
-    def _check_topics(self, contents: LogContents, binding: Binding) -> None:
+    def _check_topics(self, bound: _BoundLog) -> None:
         """Raise TopicsChangedError if a stream reads nothing of its stored data, unless `recovery.allow` permits it."""
-        words = {TOPICS + called(binding.now, number): why for number, why in self._other_topics(contents).items()}
+        names = {number: called(bound.binding.now, number) for number in bound.other_topics}
+        words = {TOPICS + names[number]: f"stream {names[number]} {why}" for number, why in bound.other_topics.items()}
         refused = [word for word in words if word not in self._allowed()]
         if refused:
             option = " ".join(f"--allow {word}" for word in refused)
@@ -239,50 +264,32 @@ class CheckpointOpener:
                 streams=[word.removeprefix(TOPICS) for word in refused],
             )
 
-    def _other_topics(self, contents: LogContents) -> dict[int, str]:
-        """Return the streams of this job that read nothing of their stored data: number → the reason, in words."""
-        found: dict[int, str] = {}
-        for stream in self._graph.active_inputs():
-            stored = _stored(contents, stream)
-            why = "" if stored is None else stream.reads_nothing_of(*stored)
-            if why:
-                found[stream.id] = f"stream {called(self._streams(), stream.id)} {why}"
-        return found
-
-    def _warn_of_unneeded(self, binding: Binding, contents: LogContents) -> None:
-        """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt."""
-        needed = {DROPPED + called(binding.stored, number) for number in binding.vanished}
+    def _warn_of_unneeded(self, bound: _BoundLog, meta: Meta | None) -> None:
+        """Warn of words of `recovery.allow` that this start does not need: the name may be misspelt. `meta`: with the interval of now."""
+        needed = {DROPPED + called(bound.binding.stored, number) for number in bound.binding.vanished}
         needed |= self._begun_anew
-        needed |= {OUTPUT + name for name in self._vanished_outputs(contents)}
-        needed |= {TOPICS + called(binding.now, number) for number in self._other_topics(contents)}
-        if contents.meta is not None and contents.meta.after is not None:
-            needed.add(f"{INTERVAL}{contents.meta.after.milliseconds}")
+        needed |= {OUTPUT + name for name in self._vanished_outputs(bound.contents)}
+        needed |= {TOPICS + called(bound.binding.now, number) for number in bound.other_topics}
+        if meta is not None and meta.after is not None:
+            needed.add(f"{INTERVAL}{meta.after.milliseconds}")
         unneeded = [word for word in self._allowed() if word and word not in needed]
         if unneeded:
             logger.warning(
                 "recovery.allow contains %s, which this start does not need: check the name, or remove the word", ", ".join(unneeded)
             )
 
-    def _keep_left_behind(self, epoch: int, contents: LogContents) -> LogContents:
+    def _keep_left_behind(self, epoch: int, bound: _BoundLog) -> tuple[KeptOffsets, StoredStreams]:
         """Store the kept offsets: those of partitions that the stored plans have and the next plans will not have. Blocks on the store.
 
-        Args:
-            epoch: this driver's.
-            contents: of the log, rebound.
-
         Returns:
-            The contents with the new kept offsets.
+            The new kept offsets, and the streams with them.
         """
-        inputs: dict[int, Mapping[str, Json]] = {}
-        for stream in self._graph.active_inputs():
-            stored = _stored(contents, stream)
-            left = None if stored is None else stream.left_behind(*stored)
-            if left is not None:
-                inputs[stream.id] = with_kind(left.encode())
+        left = {number: stored.left_behind() for number, stored in bound.streams.items()}
+        inputs = {number: with_kind(plan.encode()) for number, plan in left.items() if plan is not None}
         kept = KeptOffsets(epoch, self._streams(), inputs)
-        if inputs or contents.kept_offsets is not None:
+        if inputs or bound.contents.kept_offsets is not None:
             write_kept(self._store, kept)
-        return replace(contents, kept_offsets=kept)
+        return kept, {number: replace(stored, kept=left[number]) for number, stored in bound.streams.items()}
 
     def _history(self) -> Duration:
         """Return how long plans that no restart needs are kept."""
@@ -325,34 +332,3 @@ class CheckpointOpener:
             assert meta is not None
             self._with_interval(LogContents(meta, {}, frozenset(), frozenset(), {}, ()))
             return meta.zero_time
-
-
-def _stored(contents: LogContents, stream: InputDStream) -> tuple[PlannedInput, PlannedInput | None] | None:
-    """Return the newest stored plan of a stream and its kept offsets; None without a plan.
-
-    Raises:
-        CorruptRecordError: the stream cannot read its data in a record.
-        NotRecoverableError: the stored data belongs to another kind of input.
-    """
-    newest, kept = contents.newest_data(stream.id), contents.kept_offsets
-    if newest is None:
-        return None
-    plan = stream.decoded(contents.plans[newest[0]])
-    return plan, None if kept is None or stream.id not in kept.inputs else stream.decoded(kept)
-
-
-def stored_skipped_between(stream: InputDStream) -> Skipped:
-    """Return the `skipped_between` of a stream as a function of two encoded plans.
-
-    For plans of another kind of input the function returns nothing. The start checks the newest plan separately.
-    """
-
-    def skipped(before: Mapping[str, Json], after: Mapping[str, Json]) -> Sequence[str]:
-        try:
-            with reading(f"a plan of {stream!r}"):
-                plans = stream.decode(without_kind(before)), stream.decode(without_kind(after))
-        except NotRecoverableError:
-            return ()
-        return stream.skipped_between(*plans)
-
-    return skipped

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kstream.batch import BatchInfo, LogLag
@@ -196,9 +196,10 @@ class Engine:
         restore_outputs(self._graph, self._store, self.epoch, contents)
         if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
             self._jump(contents.last_planned)
-            self._generator.restart(contents.meta.zero_time, contents, contents.last_planned)
+            self._generator.restart(contents.meta.zero_time, contents, opened.streams, contents.last_planned)
         else:
             self._generator.start_first_time(self._zero_time())
+        self._opened = replace(opened, streams={})  # the streams have their plans; here they would be kept for good
         if self._allocation is not None:
             self._allocation.start()
 
@@ -511,8 +512,8 @@ class Engine:
         if not streams or self._spark.received_blocks is None:
             return None
         received = self._spark.received_blocks({stream.id: stream.receiver for stream in streams}, self._store, opened.log)
-        stored = [stream.decoded(plan) for plan in opened.plans for stream in streams if stream.id in plan.inputs]
-        received.recover({block_id for plan in stored for block_id in plan.block_ids}, opened.stream_now)
+        stored = [opened.streams[stream.id] for stream in streams if stream.id in opened.streams]
+        received.recover({id for found in stored for plan in found.plans.values() for id in plan.block_ids}, opened.stream_now)
         return received
 
     def _make_state_files(self, epoch: int) -> StateFiles:

@@ -23,6 +23,7 @@ computed again from its plan. A file imports only files above it:
     output_operations      the operations of a DStream that end in a job
     dstream                DStream, what users see: the operators
     input_dstream          the base of all inputs
+    stored_stream          StoredStream: the stored plans of an input, decoded, for a restart
     queue_input_dstream, file_input_dstream, receiver_input_dstream
     graph                  DStreamGraph
 """

@@ -163,7 +163,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
     def reads_nothing_of(self, plan: P, kept: P | None) -> str:
         """Return why the stored plan seems to be of another job, at a restart.
 
-        Called several times before `restored`. Must not ask the source.
+        Called before `restored`. Must not ask the source.
 
         Args:
             plan: the newest stored plan of this stream.

@@ -8,10 +8,10 @@ The event thread of the JobGenerator plans, generates and submits batches. The t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kstream import crash_point
 from kstream.batch import BatchPlan
@@ -20,6 +20,7 @@ from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
 from kstream.clock import RisingClock
 from kstream.dstream.ports import InputServices
+from kstream.dstream.stored_stream import StoredStream
 from kstream.errors import FencedError, in_a_line
 from kstream.loop import Alarm, Event, EventLoop, RecurringTimer, Thread
 from kstream.scheduler.batch_planner import BatchPlanner
@@ -200,7 +201,7 @@ class JobGenerator:
         if log.url:
             logger.info("checkpoint %s: first start, as epoch %d%s", log.url, log.epoch, places and f". The streams begin:{places}")
 
-    def restart(self, zero_time: Time, contents: LogContents, last_planned: Time) -> None:
+    def restart(self, zero_time: Time, contents: LogContents, streams: Mapping[int, StoredStream[Any]], last_planned: Time) -> None:
         """Continue from the log: submit the pending batches with their plans, begin with the missed batches, then start the timer.
 
         The first of these batches are submitted when this method returns. The others wait for their turn, the missed ones unplanned.
@@ -208,6 +209,7 @@ class JobGenerator:
         Args:
             zero_time: the zero time of the stream.
             contents: of the log, with the stream numbers of this job.
+            streams: the inputs of this job with their stored plans, by stream id.
             last_planned: the newest batch time that has a plan.
 
         Raises:
@@ -217,7 +219,7 @@ class JobGenerator:
         """
         self._rise_from(last_planned)
         self._begin(zero_time, last_planned, contents.plans.values())
-        self._restart.restore(contents, last_planned)
+        self._restart.restore(contents, streams, last_planned)
         if places := self._planner.places():
             logger.info("the streams go on:%s", places)
         next_tick = Time(self._timer.restart_time(zero_time.milliseconds))

@@ -11,8 +11,8 @@ from kstream.batch import Batch, PlannedInput
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents
 from kstream.checkpoint.settings import HISTORY
-from kstream.dstream import InputDStream
 from kstream.dstream.ports import InputServices
+from kstream.dstream.stored_stream import StoredStream
 from kstream.errors import StorageError
 from kstream.loop import Event
 from kstream.scheduler.batch_planner import BatchPlanner
@@ -69,20 +69,22 @@ class Restart:
         self._max_batch_failures = max_batch_failures
         self._stored: dict[int, Mapping[Time, PlannedInput]] = {}
 
-    def restore(self, contents: LogContents, last_planned: Time) -> None:
+    def restore(self, contents: LogContents, streams: Mapping[int, StoredStream[Any]], last_planned: Time) -> None:
         """Restore inputs and states from the log, and start the inputs. Blocks on the store and on the inputs' systems.
 
         Args:
             contents: of the log.
+            streams: the inputs with their stored plans, by stream id.
             last_planned: the newest batch time that has a plan.
 
         Raises:
             CorruptRecordError: no stored state from which the batches can be made is whole.
-            NotRecoverableError: the stored data belongs to another kind of input.
+            NotRecoverableError: an input cannot continue from its newest plan.
             Exception: an input could not start.
         """
         for stream in self._planner.inputs:
-            self._stored[stream.id] = _restore(stream, contents)
+            streams[stream.id].restore()
+            self._stored[stream.id] = streams[stream.id].plans
             stream.start(self._services)
         assert contents.meta is not None
         self._parts.states.restore(contents, contents.meta.next_batch(last_planned))
@@ -163,22 +165,3 @@ class Restart:
             HISTORY,
             command,
         )
-
-
-def _restore(stream: InputDStream[Any], contents: LogContents) -> Mapping[Time, PlannedInput]:
-    """Restore an input from its plans and kept offsets in the log. Return its decoded plans, by batch time.
-
-    Raises:
-        CorruptRecordError: an input cannot read its data in a record.
-        NotRecoverableError: the stored data belongs to another kind of input, or the input cannot continue from there.
-    """
-    plans = {time: stream.decoded(plan) for time, plan in contents.plans.items() if stream.id in plan.inputs}
-    if plans:
-        newest = max(plans)
-        stream.restored(newest, plans[newest])
-        kept = contents.kept_offsets
-        if kept is not None and stream.id in kept.inputs:
-            stream.restored_kept(stream.decoded(kept))
-    for time, plan in plans.items():
-        stream.remember_plan(time, plan)
-    return plans

@@ -86,8 +86,9 @@ class Writer:
 def gaps(contents: LogContents) -> list[tuple[int, int]]:
     """The holes of a log: seconds of the plans before and after."""
 
-    def skipped(before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
-        return [f"[{before['until']}, {after['from']})"] if before["until"] < after["from"] else ()
+    def skipped(before: BatchPlan, after: BatchPlan) -> Sequence[str]:
+        until, begin = before.inputs[0]["until"], after.inputs[0]["from"]
+        return [f"[{until}, {begin})"] if until < begin else ()
 
     found = holes(contents, SECOND, {0: skipped})
     return [(hole.before.milliseconds // 1000, hole.after.milliseconds // 1000) for hole in found]

@@ -14,6 +14,7 @@ from kstream.checkpoint import format, names, read_log
 from kstream.checkpoint.missing_plans import Hole, holes
 from kstream.checkpoint.offline import forget_batch, forget_missing, move_streams
 from kstream.checkpoint.reader import LogContents
+from kstream.dstream.stored_stream import StoredStream
 from kstream.errors import MissingPlanError, PlanFailedError
 from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.scheduler import batch_planner, missed_batches
@@ -263,7 +264,7 @@ def contents(*plans: tuple[int, int, int], floor: int = 0) -> LogContents:
 
 def found(log: LogContents) -> list[Hole]:
     stream = LogInput(FakeHost({}), [])
-    return list(holes(log, Duration(INTERVAL), {0: stream.skipped_between}))
+    return list(holes(log, Duration(INTERVAL), {0: StoredStream.of(stream, log).skipped_between}))
 
 
 def test_the_floor_tells_that_what_is_older_has_ended() -> None:
