@@ -28,7 +28,7 @@ from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
 from kstream.secret import SPARKS_NAMES, looks_secret
-from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint
+from kstream.spark.checkpoint_store import CheckpointDirectory
 from kstream.spark.spark_context import (
     active_spark_context,
     default_conf,
@@ -124,11 +124,11 @@ def load_graph(store: FileStore) -> StoredGraph | None:
     return StoredGraph(path, graph["interval"], graph["remember"], graph["conf"], graph["calls"], functions, references)
 
 
-def made_or_restored(path: str, setup: Callable[[], C], restore: Callable[[StoredGraph], C]) -> C:
+def made_or_restored(directory: CheckpointDirectory, setup: Callable[[], C], restore: Callable[[StoredGraph], C]) -> C:
     """Return the context of a job: restored from its stored graph, if it has one and no setting demands `setup`; else made by `setup`.
 
     Args:
-        path: the checkpoint directory. It is made before `setup`, which starts Spark: that takes seconds.
+        directory: the checkpoint directory. It is made before `setup`, which starts Spark: that takes seconds.
         setup: makes the context.
         restore: restore(stored) makes the context of a stored graph.
 
@@ -137,8 +137,7 @@ def made_or_restored(path: str, setup: Callable[[], C], restore: Callable[[Store
         GraphNotRestoredError: a stored graph cannot be restored.
         StorageError: the store cannot be read, or the directory cannot be made.
     """
-    make_checkpoint_directory(path)
-    store = open_checkpoint(path)
+    path, store = directory.url, directory.open()
     has_run = has_checkpoint(store)
     if has_run:
         newest_plan(store)

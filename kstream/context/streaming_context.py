@@ -38,7 +38,7 @@ from kstream.public_call import public_call
 from kstream.receiver.settings import WAITING_TIME
 from kstream.scheduler.job_generator import run_each
 from kstream.spark.broadcast_files import remove_unused_broadcast_files
-from kstream.spark.checkpoint_store import make_checkpoint_directory, open_checkpoint_to_write, set_checkpoint_dir
+from kstream.spark.checkpoint_store import CheckpointDirectory, make_checkpoint_directory
 from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
 from kstream.spark.executors import known_executor_count
 from kstream.spark.job_environment import SparkJobEnvironment
@@ -145,7 +145,7 @@ class StreamingContext(StreamFactories):
         self._state = StreamingContextState.INITIALIZED
         self._engine: Engine | None = None
         self._hook: ShutdownHook | None = None
-        self._checkpoint: str | None = None
+        self._checkpoint: CheckpointDirectory | None = None
         configured = self._settings[CHECKPOINT_DIRECTORY]
         if configured is not None:
             self.checkpoint(configured)
@@ -201,14 +201,16 @@ class StreamingContext(StreamFactories):
             ConfigurationError: `setupFunc` has not returned a StreamingContext.
             StorageError: the store cannot be read, or the directory cannot be made.
         """
+        directory = CheckpointDirectory(checkpointPath)
         context: Any = recovery.made_or_restored(
-            checkpointPath, setupFunc, lambda stored: recovery.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
+            directory, setupFunc, lambda stored: recovery.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
         )
         if not isinstance(context, StreamingContext):
             raise ConfigurationError(
                 f"setup must return the StreamingContext it has made, it returned {type(context).__name__}", key="setup", value=context
             )
         context.checkpoint(checkpointPath)
+        context._checkpoint = directory
         return context
 
     @classmethod
@@ -314,9 +316,7 @@ class StreamingContext(StreamFactories):
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
         stores_graph = recovery.recovery_mode(self._settings) == recovery.GRAPH and self._checkpoint is not None
         record = recovery.dump_graph(self._recorder) if stores_graph else recovery.check_functions(self._recorder)
-        store = None if self._checkpoint is None else open_checkpoint_to_write(self._checkpoint, self._settings)
-        if self._checkpoint is not None:
-            set_checkpoint_dir(self._sc, self._checkpoint)
+        store = None if self._checkpoint is None else self._checkpoint.open_to_write(self._sc, self._settings)
         self._engine = self._make_engine(store)
         # Before anything runs: a SIGTERM that comes while missed batches are planned waits for the start, and then stops the context.
         self._hook = self._install_shutdown_hook(self._engine)
@@ -525,7 +525,7 @@ class StreamingContext(StreamFactories):
         if directory is not None:
             check_directory(directory)
             make_checkpoint_directory(directory)
-        self._checkpoint = directory
+        self._checkpoint = None if directory is None else CheckpointDirectory(directory)
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:
         """Send every event from now on to a listener. Any thread.

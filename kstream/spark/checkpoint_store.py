@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kstream.conf import Settings
 from kstream.storage import FileStore, LocalFileStore, open_store, prepare_to_write
+from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.open import is_known, scheme_of
 from kstream.storage.settings import SINGLE_WRITER
 
@@ -63,7 +64,7 @@ def open_checkpoint(url: str) -> FileStore:
     return open_store(url, read_only=True)
 
 
-def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
+def open_checkpoint_to_write(url: str, settings: Settings, opened: FileStore | None = None) -> FileStore:
     """Open the store of a checkpoint for a driver, and test that its create-if-absent can be trusted. May block on the network.
 
     If the answer depends on a server, a probe file is created twice and deleted. A directory of Hadoop is made first.
@@ -72,6 +73,7 @@ def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
         url: the path or URL of the checkpoint.
         settings: the driver's settings; `spark.streaming.kstream.checkpoint.singleWriter` permits a store without
             create-if-absent, with a warning.
+        opened: the same store as `open_checkpoint` has opened it; it is used again. None opens the store.
 
     Raises:
         UnsupportedStoreError: two drivers could overwrite each other's files there, and the setting does not permit it.
@@ -80,5 +82,31 @@ def open_checkpoint_to_write(url: str, settings: Settings) -> FileStore:
     """
     single_writer = settings[SINGLE_WRITER]
     if not is_known(scheme_of(url)):
-        return prepare_to_write(open_checkpoint(url), single_writer)
-    return prepare_to_write(open_store(url, single_writer=single_writer), single_writer)
+        return prepare_to_write(open_checkpoint(url) if opened is None else opened, single_writer)
+    if opened is None or isinstance(opened, FsspecFileStore):  # without create-if-absent it depends on the setting who may write there
+        opened = open_store(url, single_writer=single_writer)
+    return prepare_to_write(opened, single_writer)
+
+
+class CheckpointDirectory:
+    """The checkpoint directory of a context. A start opens its store once: to look for plans before `setup` is called, and for the driver.
+
+    Args:
+        url: a path, or the URL of a store.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._opened: FileStore | None = None
+
+    def open(self) -> FileStore:
+        """Make the directory, and open its store to read it. Raises as `make_checkpoint_directory` and `open_checkpoint`."""
+        make_checkpoint_directory(self.url)
+        self._opened = open_checkpoint(self.url)
+        return self._opened
+
+    def open_to_write(self, sc: SparkContext, settings: Settings) -> FileStore:
+        """Open the store for the driver, and make the directory that of the SparkContext. Raises as `open_checkpoint_to_write`."""
+        store = open_checkpoint_to_write(self.url, settings, self._opened)
+        set_checkpoint_dir(sc, self.url)
+        return store

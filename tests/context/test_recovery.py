@@ -25,6 +25,7 @@ from kstream.errors import (
     NotSerializableError,
     StorageError,
 )
+from kstream.spark import checkpoint_store
 from kstream.storage import open_store
 from kstream.testing import ManualClock
 from tests.checkpoint.fixtures.two_streams import CHECKPOINT
@@ -106,6 +107,15 @@ def test_setup_is_called_at_every_start_and_its_streams_go_on(clock: ManualClock
 
 
 @pytest.mark.usefixtures("sc")
+def test_a_start_opens_the_store_of_its_checkpoint_once(clock: ManualClock, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(checkpoint_store, "open_store", lambda url, **options: (opened.append(url), open_store(url, **options))[1])
+    for _ in range(2):
+        opened.clear()
+        life(clock, path, setup, 1)
+        assert opened == [path]
+
+
 def test_a_restart_with_other_arguments_writes_to_the_new_sink(clock: ManualClock, path: str) -> None:
     life(clock, path, job("old.txt"), 2)
     life(clock, path, job("new.txt", 3), 1)

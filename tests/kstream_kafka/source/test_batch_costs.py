@@ -25,9 +25,9 @@ from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 
-from kstream.context import streaming_context
 from kstream.dstream import graph
 from kstream.loop import EventLoop, WorkerPool
+from kstream.spark import checkpoint_store
 from kstream.storage import LocalFileStore
 from tests.stores import CountingStore
 from tests.streams import Stream
@@ -139,7 +139,7 @@ class Costs:
         self._leaders = leaders
         self._counting = counting = Counting(patch)
         self._store = CountingStore(LocalFileStore(folder))
-        patch.setattr(streaming_context, "open_checkpoint_to_write", lambda _url, _settings: self._store)
+        patch.setattr(checkpoint_store, "open_checkpoint_to_write", lambda *_: self._store)
         patch.setattr(direct_input_dstream, "_real_client", self._client)
         self._clients: list[KafkaDriverClient] = []
         self._stream = Stream(sc)
