@@ -9,6 +9,7 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
     reader/      KafkaRDD, the task, the consumer, decoding, Arrow
     sink/        the Kafka sink: transactions with receipts
     source/      the direct stream: subscription, next offsets, starting and stopping offsets, downtime, commits
+    structured/  the data source `kstream` of Structured Streaming
     utils        KafkaUtils, the public entry point
     tools/       for commands: the ranges of plans, the ends of logs, other offsets
     zookeeper/   KafkaUtils.createStream: receivers that keep their offsets in ZooKeeper

@@ -3,6 +3,7 @@
     KStreamError
     └── KafkaError                        base of all below, and any other error of a client
         ├── KafkaConfigError              a Kafka parameter is unknown, unsupported or cannot work
+        ├── SourceOptionError             an option of the data source is unknown, refused or cannot work
         ├── BrokerUnreachableError        no broker answered in time                                (retriable)
         ├── AuthenticationFailedError     the brokers refuse the user, the password, the mechanism or the token
         ├── TlsFailedError                no TLS connection: a certificate is refused, or the listener is of another kind
@@ -65,6 +66,15 @@ class KafkaConfigError(KafkaError, errors.ConfigurationError):
     def __init__(self, key: str, reason: str, hint: str = "") -> None:
         kind = "Option" if key.startswith("--") else "Kafka parameter"
         super().__init__(f"{kind} {key!r} {reason}.{' ' + hint if hint else ''}", key=key, reason=reason, hint=hint)
+
+
+class SourceOptionError(KafkaError, errors.ConfigurationError):
+    """An option of the data source `kstream` is unknown, refused or cannot work. Facts: key, reason, hint."""
+
+    def __init__(self, key: str, reason: str, hint: str = "") -> None:
+        super().__init__(
+            f"Option {key!r} of the data source kstream {reason}.{' ' + hint if hint else ''}", key=key, reason=reason, hint=hint
+        )
 
 
 def check_one_of(value: str | None, known: Sequence[str], key: str) -> None:

@@ -12,6 +12,7 @@ from kstream.errors import KStreamError
 WHERE = ("t", 1, 5, 9)
 ALL = [
     e.KafkaConfigError("a.b", "is unknown", "Did you mean 'a.c'?"),
+    e.SourceOptionError("startingOffset", "is unknown", "Did you mean 'startingOffsets'?"),
     e.BrokerUnreachableError("h:1", 2000, "refused"),
     e.AuthenticationFailedError("h:1", "SASL_SSL", "PLAIN", "no such user", "Check it."),
     e.TlsFailedError("h:1", "SSL", "", "expired", "Renew it."),
