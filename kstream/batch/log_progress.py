@@ -12,6 +12,7 @@ from kstream.batch.plan import InputOutcome
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream.offsets.skipped_record import SkippedRecord
+from kstream.offsets.topic_offsets import by_topic
 from kstream.worker.record_errors import KindCounts
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
@@ -50,13 +51,13 @@ def _progress(
     """Return the progress with the names of Structured Streaming. If the log ends are unknown, `latestOffset` and `metrics` are None."""
     progress: dict[str, Any] = {
         "description": description,
-        "startOffset": _nested({(r.topic, r.partition): r.fromOffset for r in ranges}),
-        "endOffset": _nested({(r.topic, r.partition): r.untilOffset for r in ranges}),
+        "startOffset": by_topic({(r.topic, r.partition): r.fromOffset for r in ranges}),
+        "endOffset": by_topic({(r.topic, r.partition): r.untilOffset for r in ranges}),
         "latestOffset": None,
         "metrics": None,
     }
     if latest is not None:
-        progress["latestOffset"] = _nested(latest)
+        progress["latestOffset"] = by_topic(latest)
         lags = [max(latest[r.topic, r.partition] - r.untilOffset, 0) for r in ranges if (r.topic, r.partition) in latest]
         if lags:
             progress["metrics"] = {
@@ -66,16 +67,8 @@ def _progress(
                 TOTAL_LAG: sum(lags),
             }
     if pinned:
-        progress["pinned"] = _nested(pinned)
+        progress["pinned"] = by_topic(pinned)
     return progress
-
-
-def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    """Return the offsets as Structured Streaming writes them: `{"topic": {"0": offset}}`."""
-    nested: dict[str, dict[str, int]] = {}
-    for (topic, number), at in sorted(offsets.items()):
-        nested.setdefault(topic, {})[str(number)] = at
-    return nested
 
 
 def outcome_of(

@@ -13,9 +13,10 @@ from click.core import ParameterSource
 
 from kstream.cli.inputs import Connections, connection_options, open_existing
 from kstream.cli.offsets import dry_run_option, reset_streams, stream_option, take_over_option, topic_option
-from kstream.cli.structured_streaming import Carried, TopicOffsets, carried_offsets
+from kstream.cli.structured_streaming import Carried, carried_offsets
 from kstream.cli.terminal import clear_errors, count, echo, fail
 from kstream.errors import ConfigurationError
+from kstream.offsets.topic_offsets import TopicOffsets
 from kstream.spark.checkpoint_store import open_checkpoint
 
 AGAIN, SKIP = "again", "skip"

@@ -12,17 +12,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from kstream.errors import ConfigurationError
+from kstream.offsets.topic_offsets import TopicOffsets, by_partition, by_topic
 from kstream.storage import FileStore
 
 OFFSETS, COMMITS, METADATA, SOURCES = "offsets", "commits", "metadata", "sources"
 VERSIONS = ("v1", "v2")
 NO_OFFSET = "-"
 _NAMED = re.compile(r"(\w+):(.*)", re.DOTALL)
-TopicOffsets = dict[str, dict[str, int]]
-"""topic → number of a partition, as text → next offset to read"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +107,10 @@ def sources_of(text: str, where: str) -> dict[str, str]:
 def kafka_offsets(text: str) -> TopicOffsets | None:
     """Return the offset of a Kafka source from its JSON; None if it is that of another source. Pure."""
     try:
-        found: Any = json.loads(text)
+        offsets = by_partition(json.loads(text))
     except ValueError:
         return None
-    is_kafka = isinstance(found, dict) and bool(found) and all(isinstance(topic, dict) and topic for topic in found.values())
-    if not is_kafka or not all(_is_partition(number, at) for topic in found.values() for number, at in topic.items()):
-        return None
-    return {topic: dict(sorted(numbers.items(), key=lambda entry: int(entry[0]))) for topic, numbers in sorted(found.items())}
-
-
-def _is_partition(number: str, at: Any) -> bool:
-    """Return whether the pair is the number of a partition and an offset."""
-    return number.isdecimal() and isinstance(at, int) and not isinstance(at, bool) and at >= 0
+    return by_topic(offsets) if offsets else None
 
 
 def _numbers(store: FileStore, folder: str) -> list[int]:

@@ -6,6 +6,7 @@ Spark, so every room from the batches on up may import it. `kstream.direct` and 
     settings              the settings of inputs that are logs
     offset_range          Partition, OffsetRange, TopicAndPartition, LostRange; PlannedRange and UnreadableRange of commands
     skipped_record        SkippedRecord: a record that a batch leaves out
+    topic_offsets         offsets in the form of Structured Streaming
     positions             the places in a log where reading starts or stops, as users write them
     log                   Log, which a connector writes
     starting_offsets      positions of a Log become offsets
