@@ -80,23 +80,27 @@ def pack(splits: Sequence[RangeSplit], packing: Packing) -> tuple[TaskSplits, ..
         The splits of each task, by the task's index.
     """
     if packing.max_records_per_task > 0:
-        splits = [part for split in splits for part in _split(split, packing.max_records_per_task)]
+        splits = [part for split in splits for part in parts_of_at_most(split, packing.max_records_per_task)]
     if packing.max_tasks <= 0:
         return tuple((split,) for split in splits)
     full = sorted((p for p in splits if p.range.count() > 0), key=lambda p: (p.range.topic, p.range.partition, p.range.fromOffset))
     return tuple(tuple(_merged(task)) for task in _cut(full, packing.max_tasks))
 
 
-def _split(split: RangeSplit, most: int) -> list[RangeSplit]:
-    """Return the parts of a range: at most `most` offsets each, as even as possible."""
+def divided(split: RangeSplit, parts: int) -> list[RangeSplit]:
+    """Return so many parts of a range, as even as possible. Without a record for each part, some are empty."""
     r = split.range
-    parts = max(1, -(-r.count() // most))
     edges = [r.fromOffset + r.count() * i // parts for i in range(parts + 1)]
     epoch = split.leader_epoch  # no other epoch is known for the begin of the later parts
     return [
         RangeSplit(OffsetRange(r.topic, r.partition, a, b), epoch, split.from_epoch if a == r.fromOffset else epoch)
         for a, b in pairwise(edges)
     ]
+
+
+def parts_of_at_most(split: RangeSplit, most: int) -> list[RangeSplit]:
+    """Return the parts of a range: at most `most` offsets each, as even as possible."""
+    return divided(split, max(1, -(-split.range.count() // most)))
 
 
 def _cut(splits: Sequence[RangeSplit], most: int) -> list[list[RangeSplit]]:

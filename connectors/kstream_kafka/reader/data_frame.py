@@ -115,12 +115,12 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str]) ->
 
     tasks = [index for batch in ids for index in batch.column(0).to_pylist()]
     chunks = itertools.chain.from_iterable(reads.chunks(index, lend_in_task) for index in tasks)
-    with _no_cycle_collection():
+    with no_cycle_collection():
         yield from record_batches(chunks, columns)
 
 
 @contextmanager
-def _no_cycle_collection() -> Generator[None]:
+def no_cycle_collection() -> Generator[None]:
     """Switch Python's cycle collector off during a `with` block.
 
     A read creates tens of thousands of objects a second and no cycles, and collections took a fifth of the worker's time. No user code runs

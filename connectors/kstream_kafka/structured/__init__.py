@@ -1,5 +1,14 @@
 """The Kafka source of Structured Streaming, as a Python data source of Spark 4: `spark.readStream.format("kstream")`, and `spark.read`.
 
-options            SourceOptions: the options of Spark's Kafka source, in one table (pure)
-columns            the columns of a query: all, or those that a schema names
+`pyspark_kstream` has the class that Spark finds, and nothing else.
+
+    options            SourceOptions: the options of Spark's Kafka source, in one table (pure)
+    columns            the columns of a query: all, or those that a schema names
+    limits             shares of a limit by lag, and the division of a micro-batch into tasks (pure)
+    record_lengths     RecordLengths: how long the next records are
+    trigger_limits     TriggerLimits: how many records a micro-batch may have
+    bounds             where a query begins and where a batch ends; how long it waits for brokers
+    micro_batches      MicroBatches: the plans of a stream, in the planner process of its query
+    partition_reads    what a task reads
+    readers            the readers as Spark calls them
 """

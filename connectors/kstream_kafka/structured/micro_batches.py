@@ -1,0 +1,259 @@
+"""MicroBatches: the plans of a stream's micro-batches, as the planner process of a query makes them. Needs no Spark.
+
+Spark keeps the offsets of a query in its checkpoint, as `{"topic":{"0":12}}`, and calls, from one thread: `begin` at the first start;
+`seen` at a restart; then for each trigger `latest`, and `plan` if the answer differs from the offsets before.
+
+Spark does not store where a query began. If its first batch fails, the restart asks for the beginning again, and `latest` is a later offset
+by then: the records between would be lost in silence. So the first batch of a query is empty, unless its start is given in offsets. Its end
+is the start, and Spark stores that.
+
+Spark 4.0 and 4.1 ask for the first batch before they ask for the beginning, and under AvailableNow for nothing later. An empty batch would
+be all of the query there. So there only partitions that begin at `latest`, which have nothing to read, are held until the second batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from kstream.batch_time import Time
+from kstream.clock import Clock, SystemClock
+from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.offsets.positions import Positions
+from kstream_kafka.client.ports import DriverClient
+from kstream_kafka.errors import LogShrankError
+from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.planning.planner import KafkaPlanner
+from kstream_kafka.structured.bounds import MakeClient, driver_client, partitions_of, patiently, resolved
+from kstream_kafka.structured.options import SourceOptions
+from kstream_kafka.structured.record_lengths import RecordLengths
+from kstream_kafka.structured.trigger_limits import TriggerLimits
+
+Answer = TypeVar("Answer")
+Offsets: TypeAlias = dict[Partition, int]
+"""partition → next offset to read"""
+
+
+class MicroBatches:
+    """The plans of a query. Lives as long as its planner process. Not thread-safe: one thread at a time.
+
+    Every method but `close` may block on the brokers. An outage is waited out, see `patiently`. Any error ends the query.
+
+    Attributes:
+        log_ends: the end of each log at the last answer; None before one.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        make_client: MakeClient = driver_client,
+        clock: Clock | None = None,
+        lengths: RecordLengths | None = None,
+    ) -> None:
+        """Note the options. Sends no request.
+
+        Args:
+            options: the options of a stream, after `of_stream`.
+            make_client: creates the client, for tests.
+            clock: the clock, for tests; None for the system's.
+            lengths: tells how long records are, for tests.
+        """
+        assert options.starts is not None
+        self._options = options
+        self._bound = options.starts
+        self._make_client = make_client
+        self._clock = clock or SystemClock()
+        self._client: DriverClient | None = None
+        self._lengths = lengths or RecordLengths(options.params)
+        self._limits = TriggerLimits(options, self._clock, self._lengths.mean)
+        self._begun: Offsets | None = None
+        """Where the query began, once Spark has asked for it."""
+        self._seen: Offsets | None = None
+        """The newest offsets of the checkpoint, at a restart."""
+        self._must_store_start = not self._is_given_in_offsets
+        self._planner: KafkaPlanner | None = None
+        self._at: Offsets = {}
+        """Where the next plan of `_planner` begins, without what it has found since."""
+        self._batches = 0
+        self._plan: KafkaPlan | None = None
+        """The newest plan, until the next batch begins where it ends."""
+        self._is_used = False
+        """Whether Spark has asked for `_plan`, so that it is in the checkpoint."""
+        self.log_ends: Mapping[Partition, int] | None = None
+
+    # -- where the query is
+
+    def begin(self) -> Offsets:
+        """Return where the query begins. Spark asks for it at a first start, and again after a first batch that has failed.
+
+        The answer is the same each time. After a restart, partitions that began at `latest` begin where the stored first batch says.
+
+        Raises:
+            SourceOptionError: the starting offsets do not fit the partitions.
+            KafkaError: an error of the client.
+        """
+        if self._begun is None:
+            begun = self._asked(self._starting_offsets)
+            stored = {p: at for p, at in (self._seen or {}).items() if p in begun and self._kind_of(p) == "latest"}
+            self._begun = {**begun, **stored}
+            self._move_to(self._begun)
+        return dict(self._begun)
+
+    def seen(self, offsets: Offsets) -> None:
+        """Note the newest offsets of the checkpoint, at a restart. Before Spark 4.2 nothing else tells where the query is."""
+        if self._seen is None and self._begun is None:
+            self._seen, self._must_store_start = offsets, False
+        self._move_to(offsets)
+
+    def prepare_available_now(self) -> None:
+        """Note the ends of the logs of now: the query ends there."""
+        self._limits.target = self._asked(self._ends_now)
+
+    # -- planning
+
+    def latest(self, start: Offsets | None, is_once: bool = False) -> Offsets:
+        """Plan the next batch, and return where it ends: `start` if there is nothing to read, or it is not yet time.
+
+        Args:
+            start: where the batch begins. None before Spark 4.2: where the last one ended, or where the query begins.
+            is_once: whether the query has one batch only. Then no limit counts.
+
+        Raises:
+            PartitionRevokedError: a partition does not exist any more, and no pattern chose its topic.
+            LogShrankError: a log ends before the next offset, and data loss fails the query.
+            TopicRecreatedError: a topic was recreated, and data loss fails the query.
+            KafkaError: another error of the client.
+        """
+        is_told = start is not None
+        if start is None:
+            start = self._plan.until_offsets if self._plan is not None else self._at if self._planner is not None else self.begin()
+        self._move_to(start)
+        self._limits.is_once = is_once
+        self._limits.held = self._held(start, only_latest=is_once or not is_told)
+        if self._limits.held and self._limits.held == start.keys():
+            return start
+        self._plan, self._is_used = self._asked(self._planned), False
+        return self._plan.until_offsets
+
+    def plan(self, start: Offsets, end: Offsets) -> KafkaPlan:
+        """Return the plan of a batch: that of `latest`, or one of the same offsets for a batch of an earlier process.
+
+        A batch of an earlier process has no leader epochs, and the topic ids of now: Spark stores none.
+
+        Args:
+            start: where the batch begins.
+            end: where it ends.
+
+        Raises:
+            LogShrankError: the batch ends before it begins, and data loss fails the query.
+            KafkaError: an error of the client.
+        """
+        if self._plan is None or self._plan.until_offsets != end:
+            self._plan = self._asked(lambda client: self._planned_before(client, start, end))
+        self._is_used = True
+        return self._plan
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._lengths.close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # -- inside
+
+    def _asked(self, request: Callable[[DriverClient], Answer]) -> Answer:
+        """Make a request with the client, which is created at the first one. Waits for brokers that are away."""
+
+        def ask() -> Answer:
+            if self._client is None:
+                self._client = self._make_client(self._options)
+            return request(self._client)
+
+        return patiently(ask, self._clock)
+
+    def _starting_offsets(self, client: DriverClient) -> Offsets:
+        """Return the starting offsets as of now."""
+        known = partitions_of(client, self._options.topics)
+        return resolved(client, self._bound, known, self._clock.time_ms, self._options.late_start)
+
+    def _ends_now(self, client: DriverClient) -> Offsets:
+        """Return the ends of the logs of now."""
+        return {p: end.offset for p, end in client.latest(partitions_of(client, self._options.topics)).items()}
+
+    @property
+    def _is_given_in_offsets(self) -> bool:
+        """Whether the start of each partition is an offset, so that it is the same at each restart."""
+        positions = self._bound.positions
+        return positions.default is None and all(at.kind == "offset" for at in positions.each.values())
+
+    def _kind_of(self, partition: Partition) -> str | None:
+        """Return the kind of a partition's start; None if it has none."""
+        position = self._bound.positions.of(partition)
+        return None if position is None else position.kind
+
+    def _move_to(self, start: Offsets) -> None:
+        """Move the planner to the begin of a batch.
+
+        A plan that was not used stays open, though it ends where the batch begins: a topic was made anew and has as many records as before.
+        """
+        plan = self._plan
+        if self._planner is not None and plan is not None and plan.until_offsets == start:
+            if self._is_used or not plan.num_records:
+                self._planner.planned(Time(self._batches), plan)
+                self._at, self._plan = start, None
+        elif self._planner is None or self._at != start:
+            self._planner = self._new_planner()
+            self._planner.restore(_empty_plan(start))
+            self._asked(self._planner.begin)
+            self._at, self._plan = start, None
+
+    def _new_planner(self) -> KafkaPlanner:
+        """Return a planner of this query, which stands nowhere yet."""
+        options = self._options
+        tolerate_loss = not options.fail_on_data_loss
+        return KafkaPlanner(
+            options.topics, options.params, self._bound.positions, Positions(), self._limits, self._clock, tolerate_loss=tolerate_loss
+        )
+
+    def _planned(self, client: DriverClient) -> KafkaPlan:
+        """Return the plan of the next batch."""
+        assert self._planner is not None
+        self._batches += 1
+        plan = self._planner.plan(Time(self._batches), ())
+        self.log_ends = self._planner.log_ends(Time(self._batches))
+        return plan
+
+    def _held(self, start: Offsets, only_latest: bool) -> set[Partition]:
+        """Return the partitions of which this batch reads nothing, because it is the first, and stores where the query begins.
+
+        Args:
+            start: where the batch begins.
+            only_latest: hold only those that begin at `latest`, because this batch may be the only one.
+        """
+        if not self._must_store_start or start != self._begun:
+            return set()
+        self._must_store_start = False
+        return {p for p in start if not only_latest or self._kind_of(p) == "latest"}
+
+    def _planned_before(self, client: DriverClient, start: Offsets, end: Offsets) -> KafkaPlan:
+        """Return the plan of a batch of an earlier process. A partition without a begin was new, and is read from its first record."""
+        unlike = [p for p, at in end.items() if p not in start or at < start[p]]
+        earliest = {p: log.offset for p, log in client.earliest(unlike).items()} if unlike else {}
+        begins = {p: start.get(p, earliest.get(p, at)) for p, at in end.items()}
+        shrunk = sorted((*p, at, end[p]) for p, at in begins.items() if end[p] < at and p in start)
+        if shrunk and start != self._begun:
+            if self._options.fail_on_data_loss:
+                raise LogShrankError(shrunk)
+            begins.update({(topic, number): earliest[topic, number] for topic, number, _, _ in shrunk})
+        # In a first batch, shrunk partitions began where it ends, and would begin later today: there is nothing to read.
+        ranges = [OffsetRange(*p, min(begins[p], end[p]), end[p]) for p in sorted(end)]
+        unknown = [None] * len(ranges)
+        return KafkaPlan(ranges, unknown, unknown, client.topic_ids({topic for topic, _ in end}))
+
+
+def _empty_plan(offsets: Mapping[Partition, int]) -> KafkaPlan:
+    """Return a plan that reads nothing and ends at these offsets."""
+    ranges = [OffsetRange(*p, at, at) for p, at in sorted(offsets.items())]
+    unknown = [None] * len(ranges)
+    return KafkaPlan(ranges, unknown, unknown)

@@ -1,0 +1,93 @@
+"""What the tasks of a query do: KafkaInputPartition names the records, PartitionReads reads them as Arrow record batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
+
+from kstream.offsets.read_report import ReportData, lost_ranges
+from kstream_kafka.planning.packing import RangeSplit, TaskSplits
+from kstream_kafka.planning.plan import KafkaPlan
+from kstream_kafka.reader.data_frame import no_cycle_collection
+from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
+from kstream_kafka.reader.range_task import lend_in_task
+from kstream_kafka.structured.limits import tasks_of
+from kstream_kafka.structured.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+logger = logging.getLogger("kstream.kafka")
+
+
+@dataclass(frozen=True)
+class KafkaInputPartition(InputPartition):
+    """What one task reads. Immutable; pickled into the task.
+
+    Attributes:
+        splits: the ranges.
+        topic_ids: topic → topic id of the plan.
+    """
+
+    splits: TaskSplits
+    topic_ids: Mapping[str, str]
+
+
+def input_partitions(plan: KafkaPlan, options: SourceOptions) -> list[KafkaInputPartition]:
+    """Return what each task of a plan reads, by the options for the number of tasks. Pure."""
+    tasks: Sequence[RangeSplit] = tasks_of(plan.splits, options.min_tasks, options.max_records_per_task)
+    ids = plan.topic_ids
+    return [KafkaInputPartition((s,), {s.range.topic: ids[s.range.topic]} if s.range.topic in ids else {}) for s in tasks]
+
+
+def log_losses(report: ReportData) -> None:
+    """Log a warning for each loss that a task has found. A task of a Python data source has no other way to tell it."""
+    for lost in lost_ranges(report.get("lost", {})):
+        where = (lost.topic, lost.partition, lost.lost_from)
+        logger.warning("%s-%d: the query goes on without records from offset %d: %s", *where, lost.detail)
+
+
+@dataclass(frozen=True)
+class PartitionReads:
+    """Reads the partitions of a query. Immutable; pickled into the tasks.
+
+    Attributes:
+        executor: complete consumer properties, except for fetch sizes.
+        poll_timeout_ms: how long a task waits for the next record, in ms.
+        tolerate_loss: whether the read goes on if records are gone; otherwise that fails the task.
+        columns: the names of the columns, in the order of the query's schema.
+    """
+
+    executor: Mapping[str, Any]
+    poll_timeout_ms: int
+    tolerate_loss: bool
+    columns: tuple[str, ...]
+
+    @staticmethod
+    def of(options: SourceOptions, columns: tuple[str, ...]) -> PartitionReads:
+        """Return the reads of a query."""
+        return PartitionReads(options.params.executor(), options.poll_timeout_ms, not options.fail_on_data_loss, columns)
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Read the records of a partition. Lazy; runs in a Spark task, and blocks on the broker.
+
+        Yields:
+            Record batches with the columns of the query. Without a record there is none.
+
+        Raises:
+            DataLossError: records are gone, and that fails the query.
+            PollTimeoutError: no message came in `poll_timeout_ms`.
+            KafkaError: another error of the client.
+        """
+        from kstream_kafka.reader.arrow import record_batches  # the planner loads no pyarrow for it
+
+        if not isinstance(partition, KafkaInputPartition):  # Spark's stand-in for a batch query without partitions
+            return
+        context = BatchReadContext(partition.topic_ids, self.tolerate_loss, log_losses)
+        reads = RangeReads((partition.splits,), self.executor, self.poll_timeout_ms, context)
+        with no_cycle_collection():
+            yield from record_batches(reads.chunks(0, lend_in_task), self.columns)

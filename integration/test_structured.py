@@ -1,0 +1,295 @@
+"""`format("kstream")` on a real broker: the rows of Spark's own Kafka source, restarts, outages, and the columns that are asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from kstream_kafka.structured.columns import chosen_columns, default_schema
+from kstream_kafka.structured.options import SourceOptions
+from kstream_kafka.structured.readers import KafkaBatchReader
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from integration import structured_queries
+from integration.benchmarks.jvm_parts import connector_parts
+from integration.kafka_broker import KafkaBroker
+from integration.kafka_handle import QUIET
+from integration.structured_queries import rows_of
+from kstream.offsets.topic_offsets import text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MakeTopic = Callable[..., str]
+NOON = 1_700_000_000_000
+Run = Callable[[dict[str, Any]], list[list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def spark(sc: Any) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession(sc)
+
+
+# -- the same rows as Spark's own source
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Run]:
+    """Runs a query with Spark's own source, in another process: its jar may be for another Spark than ours."""
+    python, jars, _ = connector_parts()
+    command = [str(python), structured_queries.__file__, ",".join(map(str, jars))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+
+    def run(query: dict[str, Any]) -> list[list[Any]]:
+        print(json.dumps(query), file=process.stdin, flush=True)
+        for line in process.stdout or ():
+            if line.startswith("rows "):
+                return json.loads(line.removeprefix("rows "))
+        raise AssertionError("the process with Spark's own source has ended")
+
+    yield run
+    process.stdin.close()
+    process.wait(60)
+
+
+@dataclass
+class Topics:
+    """Topics with all kinds of records."""
+
+    plain: str
+    other: str
+    transactions: str
+    cut: str
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: KafkaBroker) -> Iterator[Topics]:
+    prefix = f"q-{uuid.uuid4().hex[:8]}"
+    made = Topics(*(f"{prefix}-{name}" for name in ("plain", "other", "transactions", "cut")))
+    for name, partitions in ((made.plain, 3), (made.other, 1), (made.transactions, 1), (made.cut, 2)):
+        kafka.create_topic(name, partitions)
+    plain = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for i in range(60):
+        value = [b"value %d" % i, b"", None, bytes(range(256))][i % 4]
+        headers: list[Any] = [[], [("a", b"1"), ("a", None), ("b", b"")], None][i % 3] or []
+        key = None if i % 5 == 0 else b"key %d" % i
+        plain.produce(made.plain, value, key, partition=i % 3, timestamp=NOON + i * 1000, headers=headers)
+    kafka.produce(made.other, [(f"k{i}", f"v{i}", 0, NOON + i) for i in range(10)])
+    kafka.produce(made.cut, [(None, f"{p}:{i}", p) for p in range(2) for i in range(50)])
+    assert plain.flush(30) == 0
+    for removed in kafka.admin.delete_records([TopicPartition(made.cut, 0, 20)]).values():
+        removed.result(30)
+    writer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "transaction.timeout.ms": 600_000, **QUIET})
+    writer.init_transactions(30)
+    for end in ("commit", "abort", "commit", "open"):
+        writer.begin_transaction()
+        for i in range(5):
+            writer.produce(made.transactions, f"{end} {i}", partition=0)
+        writer.flush(30)
+        {"commit": writer.commit_transaction, "abort": writer.abort_transaction}.get(end, int)()
+    yield made
+    writer.abort_transaction(30)
+
+
+def offsets(topic: str, *each: int) -> str:
+    return json.dumps({topic: {str(number): at for number, at in enumerate(each)}})
+
+
+QUERIES: dict[str, Callable[[Topics], dict[str, Any]]] = {
+    "all records": lambda t: {"subscribe": t.plain},
+    "headers": lambda t: {"subscribe": t.plain, "includeHeaders": "true"},
+    "two topics": lambda t: {"subscribe": f"{t.other}, {t.plain}"},
+    "a pattern": lambda t: {"subscribePattern": t.plain.replace("plain", "(plain|other)")},
+    "some partitions": lambda t: {"assign": json.dumps({t.plain: [0, 2]})},
+    "between offsets": lambda t: {
+        "subscribe": t.plain,
+        "startingOffsets": offsets(t.plain, 3, -2, 19),
+        "endingOffsets": offsets(t.plain, 5, -1, 20),
+    },
+    "between times": lambda t: {"subscribe": t.plain, "startingTimestamp": str(NOON + 10_500), "endingTimestamp": str(NOON + 40_000)},
+    "from a time of each partition": lambda t: {
+        "subscribe": t.plain,
+        "startingOffsetsByTimestamp": offsets(t.plain, NOON, NOON + 31_000, NOON + 90_000),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "to a time of each partition": lambda t: {
+        "subscribe": t.plain,
+        "endingOffsetsByTimestamp": offsets(t.plain, NOON + 20_000, NOON + 31_000, NOON + 90_000),
+    },
+    "committed transactions": lambda t: {"subscribe": t.transactions, "kafka.isolation.level": "read_committed"},
+    "all transactions": lambda t: {"subscribe": t.transactions},
+    "a log that was cut": lambda t: {"subscribe": t.cut, "minPartitions": "7"},
+    "small tasks": lambda t: {"subscribe": t.plain, "maxRecordsPerPartition": "6"},
+}
+STREAMS: dict[str, Callable[[Topics], dict[str, Any]]] = {
+    "all records": lambda t: {"subscribe": t.plain, "startingOffsets": "earliest", "includeHeaders": "true"},
+    "few at a time": lambda t: {"subscribe": t.plain, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "7"},
+    "from offsets": lambda t: {"subscribe": t.plain, "startingOffsets": offsets(t.plain, 3, -2, -1)},
+    "from a time": lambda t: {"subscribePattern": t.plain, "startingTimestamp": str(NOON + 10_500)},
+    "committed transactions": lambda t: {
+        "subscribe": t.transactions,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+    },
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_batch_has_the_rows_of_sparks_own_source(spark: SparkSession, jvm: Run, kafka: KafkaBroker, topics: Topics, name: str) -> None:
+    query = {"options": {"kafka.bootstrap.servers": kafka.bootstrap, **QUERIES[name](topics)}}
+    expected = jvm(query)
+    assert expected and rows_of(spark, "kstream", query) == expected
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_has_the_rows_of_sparks_own_source(spark: SparkSession, jvm: Run, kafka: KafkaBroker, topics: Topics, name: str) -> None:
+    query = {"options": {"kafka.bootstrap.servers": kafka.bootstrap, **STREAMS[name](topics)}, "stream": True}
+    expected = jvm(query)
+    assert expected and rows_of(spark, "kstream", query) == expected
+
+
+def test_a_query_goes_back_and_forth_between_the_sources_on_one_checkpoint(
+    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t, checkpoint = topic(12), tmp_path / "checkpoint"
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest"}
+    query = {"options": options, "stream": True, "checkpoint": str(checkpoint)}
+    for life, run in enumerate([jvm, lambda query: rows_of(spark, "kstream", query)] * 2):
+        kafka.produce(t, [(None, f"{life}", p) for p in range(12) for _ in range(5)])
+        assert [row[3:5] for row in run(query)] == [[p, 5 * life + at] for p in range(12) for at in range(5)], f"life {life}"
+    assert rows_of(spark, "kstream", query) == []
+    of_spark = (checkpoint / "offsets" / "0").read_text().splitlines()[-1]
+    assert of_spark == text_of({(t, p): 5 for p in range(12)})
+
+
+# -- columns
+
+
+def test_a_schema_selects_columns_in_a_batch_and_in_a_stream(
+    spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t = topic(1)
+    kafka.produce(t, [("k", f"v{i}", 0) for i in range(5)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t}
+    frame = spark.read.format("kstream").schema("value BINARY, offset BIGINT").options(**options).load()
+    assert frame.columns == ["value", "offset"]
+    assert [(bytes(row.value), row.offset) for row in frame.collect()] == [(b"v%d" % i, i) for i in range(5)]
+    stream = spark.readStream.format("kstream").schema("headers ARRAY<STRUCT<key STRING, value BINARY>>, partition INT")
+    found = read_stream(stream.options(**options, startingOffsets="earliest").load(), tmp_path)
+    assert [tuple(row) for row in found] == [(None, 0)] * 5
+
+
+def test_every_record_batch_has_the_schema_of_the_query(kafka: KafkaBroker, topic: MakeTopic) -> None:
+    """Spark looks at the first batch of a task only, and reads the others as if they had the same columns."""
+    t = topic(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5, **QUIET})
+    for i in range(25_000):
+        producer.produce(t, None if i < 9_000 else b"v", None, partition=0, headers=[("h", b"1")] if i > 20_000 else None)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    options = SourceOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t}).of_batch()
+    everything = default_schema(include_headers=True)
+    for schema in (everything, StructType([everything["offset"], everything["value"]]), StructType([everything["headers"]])):
+        reader = KafkaBatchReader(options, chosen_columns(schema))
+        batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+        assert len(batches) > 2 and sum(batch.num_rows for batch in batches) == 25_000
+        assert all(to_arrow_schema(schema, timezone="UTC").equals(batch.schema) for batch in batches)
+
+
+def test_an_option_that_does_not_exist_is_refused_when_the_query_is_defined(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match=r"Option 'startingoffset' .* is unknown[.] Did you mean 'startingOffsets'"):
+        spark.read.format("kstream").option("startingOffset", "earliest").load()
+
+
+# -- streams that stop, restart, and wait
+
+
+def read_stream(frame: DataFrame, directory: Path) -> list[Any]:
+    """The rows that a query on this checkpoint reads until it has read all of now."""
+    rows: list[Any] = []
+    writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+    query = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    return rows
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+class RunningStream:
+    """A query that runs, with the offsets of each of its batches."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], directory: Path) -> None:
+        self.batches: dict[int, list[tuple[int, int]]] = {}
+        frame = spark.readStream.format("kstream").schema("partition INT, offset BIGINT").options(**options).load()
+        writer = frame.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(directory / "checkpoint"))
+        self.query = writer.start()
+
+    def _keep(self, batch: DataFrame, number: int) -> None:
+        self.batches[number] = [tuple(row) for row in batch.collect()]
+
+    def wait_for(self, records: int) -> None:
+        """Returns when so many records are read, and the first batch has run."""
+        wait_until(lambda: bool(self.batches) and len(self.read) >= records, f"{records} records: {self.query.exception()}")
+
+    @property
+    def read(self) -> list[tuple[int, int]]:
+        return [record for number in sorted(self.batches) for record in self.batches[number]]
+
+
+def test_a_restarted_query_reads_each_record_once(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path) -> None:
+    t, read = topic(2), list[tuple[int, int]]()
+    kafka.produce(t, [(None, "before", 1)])
+    for life in range(3):
+        stream = RunningStream(spark, {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t}, tmp_path)
+        stream.wait_for(1 if life else 0)
+        kafka.produce(t, [(None, f"{i}", i % 2) for i in range(10)])
+        stream.wait_for(11 if life else 10)
+        stream.query.stop()
+        kafka.produce(t, [(None, "between two lives", 0)])
+        read += stream.read
+    assert sorted(read) == [(0, at) for at in range(17)] + [(1, at) for at in range(1, 16)]
+
+
+def test_brokers_that_are_away_are_waited_for_and_a_stop_ends_the_wait(spark: SparkSession, own_kafka: KafkaBroker, tmp_path: Path) -> None:
+    own_kafka.create_topic("t", 1)
+    own_kafka.produce("t", [(None, "1", 0)])
+    options = {"kafka.bootstrap.servers": own_kafka.bootstrap, "subscribe": "t", "startingOffsets": "earliest"}
+    stream = RunningStream(spark, {**options, "kafka.default.api.timeout.ms": "1000"}, tmp_path)
+    stream.wait_for(1)
+    own_kafka.kill9()
+    time.sleep(5)
+    assert stream.query.isActive
+    own_kafka.restart()
+    own_kafka.produce("t", [(None, "2", 0)])
+    stream.wait_for(2)
+    own_kafka.kill9()
+    time.sleep(5)
+    assert stream.query.isActive
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(stream.query.stop).result(2)
+    assert not stream.query.isActive and stream.query.exception() is None
+
+
+def test_a_topic_that_does_not_exist_is_one_clear_error(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "no-such-topic"}
+    stream = RunningStream(spark, options, tmp_path)
+    with pytest.raises(Exception, match="Kafka knows no topic 'no-such-topic'"):
+        stream.query.awaitTermination(60)

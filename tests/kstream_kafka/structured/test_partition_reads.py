@@ -1,0 +1,84 @@
+"""A task of a query: the columns that are asked for, and losses that nobody else hears of."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kstream_kafka.client.ports import FetchErrorKind
+from kstream_kafka.errors import RecordsRemovedError
+from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.reader import consumer_cache
+from kstream_kafka.reader.consumer_cache import ConsumerCache
+from kstream_kafka.structured.columns import chosen_columns, default_schema
+from kstream_kafka.structured.options import SourceOptions
+from kstream_kafka.structured.partition_reads import KafkaInputPartition, PartitionReads
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kstream.offsets.offset_range import OffsetRange
+from tests.kstream_kafka.fakes import FakeConsumer, Message, records
+
+ALL = default_schema(include_headers=True)
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeConsumer]:
+    """The consumer of this process. It has the records 0 to 9."""
+    fake = FakeConsumer([records(range(10))], log_range=(4, 10))
+    monkeypatch.setattr(consumer_cache, "_cache", ConsumerCache(lambda _: fake))
+    yield fake
+
+
+def reads(*names: str, **given: str) -> PartitionReads:
+    options = SourceOptions.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **given})
+    return PartitionReads.of(options, names)
+
+
+def partition(begin: int, end: int) -> KafkaInputPartition:
+    return KafkaInputPartition((RangeSplit(OffsetRange("t", 0, begin, end)),), {})
+
+
+@pytest.mark.parametrize("names", [("value",), ("offset", "value"), ("headers", "timestamp"), chosen_columns(ALL)])
+def test_a_task_gives_the_columns_of_the_query_in_its_order_with_sparks_types(consumer: FakeConsumer, names: tuple[str, ...]) -> None:
+    schema = StructType([ALL[name] for name in names])
+    [batch] = reads(*names).read(partition(0, 10))
+    assert batch.schema.names == list(names) and batch.num_rows == 10
+    assert to_arrow_schema(schema, timezone="UTC").equals(batch.schema)
+
+
+def test_a_task_reads_the_records_of_its_partition_and_no_others(consumer: FakeConsumer) -> None:
+    consumer.script = [records(range(2, 10))]
+    [batch] = reads("offset", "value").read(partition(2, 5))
+    assert batch.to_pydict() == {"offset": [2, 3, 4], "value": [b"2", b"3", b"4"]}
+
+
+def test_a_query_that_reads_nothing_has_one_task_which_reads_nothing(consumer: FakeConsumer) -> None:
+    assert list(reads("value").read(InputPartition(None))) == []
+
+
+def out_of_range() -> list[Message]:
+    return [Message(0, problem=FetchErrorKind.OUT_OF_RANGE)]
+
+
+def test_records_that_are_gone_fail_the_task(consumer: FakeConsumer) -> None:
+    consumer.script = [out_of_range()]
+    with pytest.raises(RecordsRemovedError):
+        list(reads("value").read(partition(0, 10)))
+
+
+def test_without_that_the_task_goes_on_and_its_log_tells_the_loss(consumer: FakeConsumer, caplog: pytest.LogCaptureFixture) -> None:
+    consumer.script = [out_of_range(), records(range(4, 10))]
+    with caplog.at_level(logging.WARNING):
+        [batch] = reads("offset", failOnDataLoss="false").read(partition(0, 10))
+    assert batch.to_pydict() == {"offset": [4, 5, 6, 7, 8, 9]}
+    assert any("t-0: the query goes on without records from offset 0" in record.message for record in caplog.records)
+
+
+def test_what_goes_to_a_task_is_pickled(consumer: FakeConsumer) -> None:
+    made: Any = (reads("value"), partition(0, 10))
+    assert pickle.loads(pickle.dumps(made)) == made
