@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kstream_kafka.errors import KafkaConfigError, SourceOptionError
 from kstream_kafka.planning.subscription import Partitions, TopicPattern, Topics
-from kstream_kafka.structured.options import KINDS, OPTIONS, REFUSED, Bound, SourceOptions
+from kstream_kafka.structured.options import KINDS, OPTIONS, REFUSED, Bound, SourceOptions, markdown_tables
 
 from kstream.offsets.positions import Position, Positions
 
@@ -227,3 +229,9 @@ def test_options_go_to_the_planner_pickled_and_show_no_secret() -> None:
     options = parse(kafka_sasl_password="s3cret-word", startingOffsets='{"orders":{"0":-2}}')
     assert pickle.loads(pickle.dumps(options)) == options
     assert "s3cret-word" not in repr(options)
+
+
+def test_the_page_has_the_tables_of_the_code() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "structured.md").read_text()
+    tables = re.search(r"<!-- options -->\n(.*?)\n<!-- /options -->", page, re.DOTALL)
+    assert tables is not None and tables[1] == markdown_tables()
