@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kstream_kafka import KafkaRDD, OffsetRange
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
-from kstream_kafka.reader.data_frame import SCHEMA, kafka_data_frame
+from kstream_kafka.reader.data_frame import COLUMNS, SCHEMA, kafka_data_frame
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_reads import RangeReads
 
@@ -37,7 +37,7 @@ def executor(kafka: KafkaBroker) -> dict[str, Any]:
 
 def frame(spark: SparkSession, kafka: KafkaBroker, *ranges: OffsetRange, packing: Packing = NOT_PACKED, headers: bool = True) -> DataFrame:
     reads = RangeReads.of([RangeSplit(r) for r in ranges], executor(kafka), 10_000, packing)
-    return kafka_data_frame(spark, reads, headers)
+    return kafka_data_frame(spark, reads, COLUMNS if headers else COLUMNS[:-1])
 
 
 def numbers(kafka: KafkaBroker, topic: str, each: int, partitions: int) -> list[OffsetRange]:

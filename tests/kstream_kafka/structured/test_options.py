@@ -176,9 +176,8 @@ def test_a_batch_that_would_read_nothing_is_refused(name: str, text: str, why: s
 def test_limits_of_a_trigger_have_no_effect_in_a_batch_and_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         parse(maxOffsetsPerTrigger="5", maxBytesPerTrigger="1m", minPartitions="2").of_batch()
-    assert [record.message for record in caplog.records] == [
-        f"option {name} of the data source kstream has no effect in a batch" for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
-    ]
+    told = [re.match(r"option (\w+) .* has no effect in a batch", record.message) for record in caplog.records]
+    assert [match and match[1] for match in told] == ["maxOffsetsPerTrigger", "maxBytesPerTrigger"]
 
 
 def test_a_least_number_of_offsets_above_the_most_is_refused() -> None:
