@@ -18,6 +18,18 @@ logger = logging.getLogger("kstream.kafka")
 Answer = TypeVar("Answer")
 
 
+def renewing_driver_client(params: KafkaParams, max_retries: int = 1) -> DriverClient:
+    """Create a KafkaDriverClient, replaced when its secrets change. Sends no request; blocks for secrets and the first token.
+
+    Args:
+        params: the user's Kafka parameters.
+        max_retries: as for KafkaDriverClient.
+    """
+    from kstream_kafka.client.driver_client import KafkaDriverClient  # imported late: to build a graph or a query needs no librdkafka
+
+    return RenewingDriverClient(params, lambda plain: KafkaDriverClient(plain, max_retries))
+
+
 class RenewingDriverClient:
     """A DriverClient around another one. Not thread-safe: one thread at a time.
 

@@ -52,6 +52,12 @@ class KafkaPlan(RangePlan):
     skipped: Collection[SkippedRecord] = ()
     packing: Packing | None = None
 
+    @staticmethod
+    def without_epochs(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str] | None = None) -> KafkaPlan:
+        """Return a plan of ranges whose leader epochs are unknown. Without topic ids, those are unknown, too."""
+        unknown = [None] * len(ranges)
+        return KafkaPlan(ranges, unknown, unknown, topic_ids or {})
+
     @property
     def splits(self) -> list[RangeSplit]:
         """The ranges with their epochs, before they are packed into tasks."""

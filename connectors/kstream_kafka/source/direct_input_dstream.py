@@ -24,7 +24,7 @@ from kstream.worker.record_errors import KindCounts
 from kstream.worker.stored_letters import letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
-from kstream_kafka.client.renewing_client import RenewingDriverClient
+from kstream_kafka.client.renewing_client import renewing_driver_client
 from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.planning.plan import KAFKA, KafkaPlan, skipped_between
 from kstream_kafka.planning.planner import KafkaPlanner
@@ -75,7 +75,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         Args:
             ssc: the StreamingContext.
             spec: the definition of the stream.
-            make_client: creates the driver's client, for tests; None for `KafkaDriverClient`.
+            make_client: creates the driver's client, for tests; None for `renewing_driver_client`.
             clock: the clock, for tests; None for the system's.
         """
         params, clock = spec.params, clock or SystemClock()
@@ -84,7 +84,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         self.spec = spec
         self._planner = spec.planner(settings, self.slide_duration, clock)
         self._packing = spec.packing(settings)
-        self._make_client = make_client or _real_client
+        self._make_client = make_client or renewing_driver_client
         self._restored: Time | None = None
         """The newest batch of earlier drivers; None at a first start."""
         self._earlier_letters = EarlierLetters(partial(self._make_client, spec.params, 0), partial(range_consumer, spec.params))
@@ -316,10 +316,3 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             KafkaConfigError: a stored parameter cannot work.
         """
         return DirectKafkaInputDStream(ssc, StreamSpec.from_recipe(recipe))
-
-
-def _real_client(params: KafkaParams, max_retries: int) -> DriverClient:
-    """Create a KafkaDriverClient, replaced when its secrets change. Sends no request; blocks for secrets and the first token."""
-    from kstream_kafka.client.driver_client import KafkaDriverClient  # imported late: to build a graph needs no librdkafka
-
-    return RenewingDriverClient(params, lambda plain: KafkaDriverClient(plain, max_retries))

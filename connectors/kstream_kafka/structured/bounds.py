@@ -11,9 +11,8 @@ from typing import TypeVar
 from kstream.clock import Clock
 from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position
-from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
-from kstream_kafka.client.renewing_client import RenewingDriverClient
+from kstream_kafka.client.renewing_client import renewing_driver_client
 from kstream_kafka.errors import KafkaError, SourceOptionError
 from kstream_kafka.planning.starting_offsets import OffsetResolver
 from kstream_kafka.planning.subscription import Subscribed
@@ -30,13 +29,8 @@ PAUSE_MS = 1_000
 
 
 def driver_client(options: SourceOptions) -> DriverClient:
-    """Create the client of a query, replaced when its secrets change. Sends no request; blocks for secrets and the first token."""
-    from kstream_kafka.client.driver_client import KafkaDriverClient  # imported late: to parse options needs no librdkafka
-
-    def make(plain: KafkaParams) -> DriverClient:
-        return KafkaDriverClient(plain, options.retries)
-
-    return RenewingDriverClient(options.params, make)
+    """Create the client of a query. Sends no request; blocks for secrets and the first token."""
+    return renewing_driver_client(options.params, options.retries)
 
 
 def patiently(request: Callable[[], Answer], clock: Clock, parent: Callable[[], int] = os.getppid) -> Answer:

@@ -204,7 +204,7 @@ class MicroBatches:
                 self._at, self._plan = start, None
         elif self._planner is None or self._at != start:
             self._planner = self._new_planner()
-            self._planner.restore(_empty_plan(start))
+            self._planner.restore(KafkaPlan.without_epochs([OffsetRange(*p, at, at) for p, at in sorted(start.items())]))
             self._asked(self._planner.begin)
             self._at, self._plan = start, None
 
@@ -248,12 +248,4 @@ class MicroBatches:
             begins.update({(topic, number): earliest[topic, number] for topic, number, _, _ in shrunk})
         # In a first batch, shrunk partitions began where it ends, and would begin later today: there is nothing to read.
         ranges = [OffsetRange(*p, min(begins[p], end[p]), end[p]) for p in sorted(end)]
-        unknown = [None] * len(ranges)
-        return KafkaPlan(ranges, unknown, unknown, client.topic_ids({topic for topic, _ in end}))
-
-
-def _empty_plan(offsets: Mapping[Partition, int]) -> KafkaPlan:
-    """Return a plan that reads nothing and ends at these offsets."""
-    ranges = [OffsetRange(*p, at, at) for p, at in sorted(offsets.items())]
-    unknown = [None] * len(ranges)
-    return KafkaPlan(ranges, unknown, unknown)
+        return KafkaPlan.without_epochs(ranges, client.topic_ids({topic for topic, _ in end}))

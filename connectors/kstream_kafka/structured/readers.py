@@ -151,8 +151,7 @@ class KafkaBatchReader(DataSourceReader):
         starts = resolved(client, options.starts, known, now, options.late_start)
         ends = resolved(client, options.ends, known, now)
         ranges = [OffsetRange(*p, starts[p], max(starts[p], ends[p])) for p in sorted(known)]
-        unknown = [None] * len(ranges)
-        return KafkaPlan(ranges, unknown, unknown, ids)
+        return KafkaPlan.without_epochs(ranges, ids)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Read the records of a partition, in a task. Lazy; blocks on the broker."""

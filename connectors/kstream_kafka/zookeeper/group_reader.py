@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from kstream.offsets.offset_range import Partition
 from kstream_kafka.client.params import bulk
 from kstream_kafka.client.ports import DriverClient, RangeConsumer, Settings
-from kstream_kafka.client.renewing_client import RenewingDriverClient
+from kstream_kafka.client.renewing_client import renewing_driver_client
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.reader.decoding import key_values
@@ -46,10 +46,9 @@ class Chunk:
 
 def open_reader(settings: ReceiverSettings) -> GroupReader:
     """Create a reader with its own clients. Sends no request."""
-    from kstream_kafka.client.driver_client import KafkaDriverClient
     from kstream_kafka.reader.range_consumer import KafkaRangeConsumer
 
-    return GroupReader(settings, KafkaRangeConsumer, lambda: RenewingDriverClient(settings.params, KafkaDriverClient))
+    return GroupReader(settings, KafkaRangeConsumer, lambda: renewing_driver_client(settings.params))
 
 
 class GroupReader:

@@ -140,7 +140,7 @@ class Costs:
         self._counting = counting = Counting(patch)
         self._store = CountingStore(LocalFileStore(folder))
         patch.setattr(checkpoint_store, "open_checkpoint_to_write", lambda *_: self._store)
-        patch.setattr(direct_input_dstream, "_real_client", self._client)
+        patch.setattr(direct_input_dstream, "renewing_driver_client", self._client)
         self._clients: list[KafkaDriverClient] = []
         self._stream = Stream(sc)
         self._stream.ssc.checkpoint(str(folder))
