@@ -21,7 +21,7 @@ from kstream.dstream.graph import DStreamGraph
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.state_files import StateFiles
 from kstream.dstream.stateful_dstream import StatefulDStream, oldest_required_batches
-from kstream.errors import CorruptRecordError, MissingFileError, StateLostError, in_a_line
+from kstream.errors import CorruptRecordError, MissingFileError, StateLostError, in_a_line, one_line
 from kstream.scheduler.changed_windows import of_these_windows, other_window
 from kstream.storage import FileStore
 
@@ -322,7 +322,7 @@ class StateCheckpointer:
             if is_lost_state(e):
                 with self._lock:
                     self._is_lost = True
-            log("the state of batch %s could not be written, the next batch tries again: %s", time, e)
+            log("the state of batch %s could not be written, the next batch tries again: %s", time, one_line(e))
             self._remove_parts(time, [stream for stream, _ in due])
             return found
         self.write_error = None
@@ -453,7 +453,7 @@ class StateCheckpointer:
             try:
                 stream.remove_outdated_checkpoints()
             except Exception as e:
-                logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, e)
+                logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, one_line(e))
 
     def _drop(self, old: Mapping[str, Collection[StateCheckpoint]]) -> None:
         """Delete the files of these states."""

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kstream.conf import Settings
+from kstream.errors import one_line
 from kstream.storage import FileStore, LocalFileStore, open_store, prepare_to_write
 from kstream.storage.fsspec_store import FsspecFileStore
 from kstream.storage.open import is_known, scheme_of
@@ -44,7 +45,9 @@ def set_checkpoint_dir(sc: SparkContext, url: str) -> None:
     try:
         sc.setCheckpointDir(directory)
     except Exception as e:
-        logger.warning("the SparkContext: its checkpoint directory could not be set to %s, so rdd.checkpoint() will fail: %s", directory, e)
+        logger.warning(
+            "the SparkContext: its checkpoint directory could not be set to %s, so rdd.checkpoint() will fail: %s", directory, one_line(e)
+        )
 
 
 def open_checkpoint(url: str) -> FileStore:

@@ -23,6 +23,18 @@ from tests.stores import CountingStore, FaultyStore
 HISTORY = {"spark.streaming.kstream.history": "0"}
 
 
+ABORTED = "SparkException: Job aborted due to stage failure: ResultStage 7 has failed the maximum allowable number of times: 4."
+OF_SPARK = f"""An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.{ABORTED}
+\tat org.apache.spark.MapOutputTracker$.validateStatus(MapOutputTracker.scala:1983)
+\tat org.apache.spark.MapOutputTracker$.convertMapStatuses(MapOutputTracker.scala:1927)
+"""
+
+
+class Py4JJavaError(Exception):
+    """Named as py4j's, with the text of a job that lost its executors."""
+
+
 def with_state(*every: int) -> Callable[[FakeHost, Driver], None]:
     """A graph of one state a number, each written so often."""
 
@@ -108,6 +120,22 @@ def test_older_files_go_only_after_a_record_that_names_newer_ones() -> None:
         newer = f"done/{int(name.split('/')[1].split('-')[0]) + 2 * INTERVAL:015d}-000001"
         assert calls.index(("create", newer)) < calls.index(("delete", name))
     assert times_of_files(world) <= {START + 6 * INTERVAL, START + 8 * INTERVAL}
+
+
+def test_a_state_that_spark_could_not_write_is_told_in_one_line_without_the_frames_of_the_jvm(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that lost executors four times within one job brought a line with 300 more behind it."""
+
+    def lost(*_: object) -> dict[str, StateCheckpoint]:
+        raise Py4JJavaError(OF_SPARK)
+
+    monkeypatch.setattr(FakeStateFiles, "write", lost)
+    life(World(), 2, 2)
+    [told] = [r.getMessage() for r in caplog.records if "could not be written" in r.message]
+    assert told.endswith(
+        ": SparkException: Job aborted due to stage failure: ResultStage 7 has failed the maximum allowable number of times: 4."
+    )
 
 
 def test_state_that_cannot_be_written_fails_nothing_is_told_once_and_is_tried_with_the_next_batch(
