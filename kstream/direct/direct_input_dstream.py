@@ -44,7 +44,8 @@ class DirectInputDStream(InputDStream[R]):
             on_data_loss: the policy for lost records, of DATA_LOSS_POLICIES.
         """
         super().__init__(ssc)
-        self._given_on_data_loss = on_data_loss
+        self.on_data_loss = on_data_loss
+        """The policy for lost records. A replay that tolerates losses skips them."""
         self._read_reports: ReadReportAccumulator | None = None
 
     @property
@@ -57,11 +58,6 @@ class DirectInputDStream(InputDStream[R]):
         """Return the system and the part of it that a plan reads, for the progress: `Kafka[Subscribe[orders]]`."""
 
     @property
-    def on_data_loss(self) -> str:
-        """The policy for lost records. A replay that tolerates losses skips them."""
-        return SKIP if self.services.tolerate_loss else self._given_on_data_loss
-
-    @property
     def tasks_report(self) -> bool:
         """Whether a policy lets a batch succeed without some of its records."""
         return self.errors_policy != "fail" or self.on_data_loss != FAIL
@@ -72,6 +68,12 @@ class DirectInputDStream(InputDStream[R]):
         """Tell the planner what batches of earlier drivers have cost. An override calls this method first."""
         super().start(services)
         self.planner.admission.restore(services.last_batches, self.id)
+
+    def start_replay(self, services: InputServices) -> None:
+        """Get ready to return the RDDs of past batches; with `services.tolerate_loss` without the records that are lost."""
+        super().start_replay(services)
+        if services.tolerate_loss:
+            self.on_data_loss = SKIP
 
     def restored(self, time: Time, plan: R) -> None:
         """Continue after the newest stored plan, at a restart. Asks nobody."""

@@ -98,6 +98,8 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     def __init__(self, ssc: StreamHost, receiver: Receiver) -> None:
         super().__init__(ssc)
         self.receiver = receiver
+        self._on_data_loss = self.ssc.settings[RECEIVER_ON_DATA_LOSS]
+        """The policy for lost blocks. A replay that tolerates losses skips them."""
         self._loss_lock = threading.Lock()
         self._planned_here: set[str] = set()
         """Ids of blocks in plans of this driver. Earlier drivers planned the others."""
@@ -120,13 +122,19 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     def start(self, services: InputServices) -> None:
         """Check the settings, and log a warning where the storage level is changed. ConfigurationError for an unknown `onDataLoss`."""
         super().start(services)
-        policy = self._on_data_loss()
+        policy = self._on_data_loss
         if policy not in DATA_LOSS_POLICIES:
             raise ConfigurationError(
                 f"{RECEIVER_ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=RECEIVER_ON_DATA_LOSS.key, value=policy
             )
         for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings[WRITE_AHEAD_LOG]).warnings:
             logger.warning("%s", warning)
+
+    def start_replay(self, services: InputServices) -> None:
+        """Get ready to return the RDDs of past batches; with `services.tolerate_loss` without the blocks that are lost."""
+        super().start_replay(services)
+        if services.tolerate_loss:
+            self._on_data_loss = SKIP
 
     # -- planning
 
@@ -177,7 +185,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             for block in plan.blocks
         )
         lost = [block for block in blocks if block.lost]
-        tolerate_loss = self._on_data_loss() != FAIL
+        tolerate_loss = self._on_data_loss != FAIL
         if lost and not tolerate_loss:
             raise BlocksLostError(
                 f"batch {time} cannot read {_listed(lost)}: the executors that held them are dead, or belonged to a former driver. "
@@ -211,7 +219,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
             self._reported.update(found)
         for loss in lost:
             logger.warning("batch %s continued without block %s of %s records: %s", time, loss["block"], loss["records"], loss["detail"])
-        return InputOutcome(lost=lost, report=self._on_data_loss() == REPORT)
+        return InputOutcome(lost=lost, report=self._on_data_loss == REPORT)
 
     def metadata(self, time: Time, plan: ReceiverPlan) -> Mapping[str, Any]:
         name, rate = type(self.receiver).__name__, self._rate
@@ -240,10 +248,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
     @property
     def tasks_report(self) -> bool:
         """Whether the policy lets a batch succeed without some of its blocks."""
-        return self._on_data_loss() != FAIL
-
-    def _on_data_loss(self) -> str:
-        return SKIP if self.services.tolerate_loss else self.ssc.settings[RECEIVER_ON_DATA_LOSS]
+        return self._on_data_loss != FAIL
 
     def _loss(self, block_id: str, count: int | None, why: str) -> dict[str, Any]:
         """Return the ledger entry of a lost block. Call this under `_loss_lock`.

@@ -16,6 +16,6 @@ Spark, so every room from the batches on up may import it. `kstream.direct` and 
     catch_up              CatchUp: how many records a stream takes while it reads a backlog (asks nobody)
     admission_control     AdmissionControl: all limits of a batch, and the reason of the one that counts (asks nobody)
     read_report           the counts, losses and record errors that a task reports
-    errors_policy         OnRecordError: records that fail, as the user of a stream wants them treated
+    errors_policy         RecordErrorPolicy: records that fail; OnRecordError: what the user of a stream has chosen for them
     connector             the earlier place of LogTools
 """

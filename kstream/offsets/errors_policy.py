@@ -1,4 +1,4 @@
-"""OnRecordError: the errors policy of a stream as its user has chosen it; the check of a batch, and what a batch reports of its errors."""
+"""The errors policy of a stream: what its user has chosen, the policy that follows with the settings, and the log of the errors."""
 
 from __future__ import annotations
 
@@ -24,55 +24,51 @@ LOG_PAUSE_MS = 60_000
 """Milliseconds between two lines of the log about errors of one kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnRecordError:
-    """The errors policy of a stream. Immutable. What is None is left to the settings.
+def _check(policy: str | None, topic: str | None, ratio: float | None) -> None:
+    """Raise ConfigurationError if one of these values cannot work. None is a value that is not known yet."""
+    if policy is not None and policy not in POLICIES:
+        raise _refused("onRecordError", policy, f"is {policy!r}; it must be one of {', '.join(POLICIES)}")
+    if ratio is not None and not 0 <= ratio <= 1:
+        raise _refused("maxErrorRatio", ratio, f"is {ratio}; it must be from 0 to 1")
+    if topic is not None and policy in (FAIL, SKIP):
+        because = f"has no effect with onRecordError={policy!r}: give onRecordError='dead-letter', or no topic"
+        raise _refused("deadLetterTopic", topic, because)
 
-    Creating one raises ConfigurationError for a policy that does not exist, or a ratio that is no part of 1.
+
+def _refused(key: str, value: Any, because: str) -> ConfigurationError:
+    return ConfigurationError(f"{key} {because}", key=key, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordErrorPolicy:
+    """The errors policy by which a stream works: what its user has chosen, and the settings where the user has not. Immutable.
+
+    Creating one raises ConfigurationError as `OnRecordError`, and for dead-letter without a topic.
 
     Attributes:
         policy: one of POLICIES.
-        dead_letter_topic: the topic of the dead letters.
+        dead_letter_topic: the topic of the dead letters; None but under dead-letter.
         max_ratio: the largest part of a batch's records that may fail.
     """
 
-    policy: str | None = None
-    dead_letter_topic: str | None = None
-    max_ratio: float | None = None
+    policy: str
+    dead_letter_topic: str | None
+    max_ratio: float
 
     def __post_init__(self) -> None:
-        """Check the values. ConfigurationError if one cannot work."""
-        if self.policy is not None and self.policy not in POLICIES:
-            raise _refused("onRecordError", self.policy, f"is {self.policy!r}; it must be one of {', '.join(POLICIES)}")
-        if self.max_ratio is not None and not 0 <= self.max_ratio <= 1:
-            raise _refused("maxErrorRatio", self.max_ratio, f"is {self.max_ratio}; it must be from 0 to 1")
-        if self.dead_letter_topic is not None and self.policy in (FAIL, SKIP):
-            because = f"has no effect with onRecordError={self.policy!r}: give onRecordError='dead-letter', or no topic"
+        """Check the values. ConfigurationError if they cannot work."""
+        _check(self.policy, self.dead_letter_topic, self.max_ratio)
+        if self.policy == DEAD_LETTER and not self.dead_letter_topic:
+            because = f"is needed by onRecordError='dead-letter': give deadLetterTopic, or set {DEAD_LETTER_TOPIC}"
             raise _refused("deadLetterTopic", self.dead_letter_topic, because)
-
-    def resolved(self, settings: Settings) -> OnRecordError:
-        """Return the policy with the settings in the place of what the user left open.
-
-        Raises:
-            ConfigurationError: dead-letter without a topic, or a topic without dead-letter.
-        """
-        policy = self.policy or settings[ON_RECORD_ERROR]
-        ratio = settings[MAX_ERROR_RATIO] if self.max_ratio is None else self.max_ratio
-        topic = self.dead_letter_topic
-        if policy == DEAD_LETTER:
-            topic = topic or settings[DEAD_LETTER_TOPIC]
-            if not topic:
-                because = f"is needed by onRecordError='dead-letter': give deadLetterTopic, or set {DEAD_LETTER_TOPIC}"
-                raise _refused("deadLetterTopic", topic, because)
-        return OnRecordError(policy, topic, ratio)
 
     @property
     def tolerates(self) -> bool:
-        """Whether a batch goes on without a record that fails. Only of a resolved policy."""
-        return self.policy in (SKIP, DEAD_LETTER)
+        """Whether a batch goes on without a record that fails."""
+        return self.policy != FAIL
 
     def in_tasks(self, ranges: Sequence[OffsetRange], dead_letters: DeadLetters | None, stored_property: str = "") -> ErrorsPolicy | None:
-        """Return the policy for the tasks of a batch; None for `fail`. Only of a resolved policy.
+        """Return the policy for the tasks of a batch; None for `fail`.
 
         Args:
             ranges: the planned ranges of the batch.
@@ -81,10 +77,10 @@ class OnRecordError:
         """
         if not self.tolerates:
             return None
-        return ErrorsPolicy(ErrorLimit(self.max_ratio or 0.0, sum(r.count() for r in ranges)), dead_letters, stored_property)
+        return ErrorsPolicy(ErrorLimit(self.max_ratio, sum(r.count() for r in ranges)), dead_letters, stored_property)
 
     def check(self, ranges: Sequence[OffsetRange], report: ReportData) -> None:
-        """Check what the tasks of a batch have reported so far. Only of a resolved policy. Pure.
+        """Check what the tasks of a batch have reported so far. Pure.
 
         Args:
             ranges: the planned ranges of the batch.
@@ -100,10 +96,40 @@ class OnRecordError:
         kinds = errors_of(report)
         read = counts_of(ranges, report.get("counts", {}))
         records = sum(r.count() if count is None else count for r, count in zip(ranges, read, strict=True))
-        limit = ErrorLimit(self.max_ratio or 0.0, records)
+        limit = ErrorLimit(self.max_ratio, records)
         errors = sum(found for found, _ in kinds.values())
         if limit.is_passed_by(errors):
             raise limit.error(errors, kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class OnRecordError:
+    """What the user of a stream has chosen for records that fail. Immutable. What is None is left to the settings.
+
+    Creating one raises ConfigurationError for a policy that does not exist, a ratio that is no part of 1, or a topic without dead-letter.
+
+    Attributes:
+        policy: one of POLICIES.
+        dead_letter_topic: the topic of the dead letters.
+        max_ratio: the largest part of a batch's records that may fail.
+    """
+
+    policy: str | None = None
+    dead_letter_topic: str | None = None
+    max_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values. ConfigurationError if one cannot work."""
+        _check(self.policy, self.dead_letter_topic, self.max_ratio)
+
+    def resolved(self, settings: Settings) -> RecordErrorPolicy:
+        """Return the policy with the settings in the place of what the user left open. ConfigurationError if it cannot work."""
+        policy = self.policy or settings[ON_RECORD_ERROR]
+        ratio = settings[MAX_ERROR_RATIO] if self.max_ratio is None else self.max_ratio
+        topic = self.dead_letter_topic
+        if policy == DEAD_LETTER:
+            topic = topic or settings[DEAD_LETTER_TOPIC]
+        return RecordErrorPolicy(policy, topic, ratio)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form, for a recipe: what the user has given."""
@@ -112,7 +138,7 @@ class OnRecordError:
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> OnRecordError:
-        """Return the policy of a stored form; that of the settings for an empty one."""
+        """Return the choice of a stored form; that of the settings for an empty one."""
         return OnRecordError(stored.get("policy"), stored.get("deadLetterTopic"), stored.get("maxErrorRatio"))
 
 
@@ -151,13 +177,13 @@ class RecordErrorLog:
         """When a kind was logged last. Kinds for which that is a minute ago are forgotten."""
         self._counted: dict[ErrorKind, _Counted] = {}
 
-    def note(self, time: Time, kinds: KindCounts, policy: OnRecordError) -> None:
+    def note(self, time: Time, kinds: KindCounts, policy: RecordErrorPolicy) -> None:
         """Note the errors of a batch, and log what is due.
 
         Args:
             time: the batch time.
             kinds: the errors; none for a batch without errors.
-            policy: the resolved policy of the stream.
+            policy: the policy of the stream.
         """
         went = f"are in the dead-letter topic {policy.dead_letter_topic}" if policy.policy == DEAD_LETTER else "were skipped"
         with self._lock:
@@ -191,7 +217,3 @@ class RecordErrorLog:
             else:
                 line = "batches %s to %s, %d records failed in %s with %s and %s; the first: %s"
                 self._logger.warning(line, counted.begin, counted.end, *facts)
-
-
-def _refused(key: str, value: Any, because: str) -> ConfigurationError:
-    return ConfigurationError(f"{key} {because}", key=key, value=value)

@@ -11,7 +11,7 @@ import pytest
 from kstream.batch_time import Time
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError, DeadLetterNotStoredError, TooManyRecordErrorsError
-from kstream.offsets.errors_policy import NO_POLICY, OnRecordError, RecordErrorLog
+from kstream.offsets.errors_policy import NO_POLICY, OnRecordError, RecordErrorLog, RecordErrorPolicy
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, errors_of, merge
 from kstream.testing import ManualClock
@@ -31,15 +31,15 @@ def report(errors: dict[Any, Any], counts: dict[Any, Any] | None = None) -> dict
 
 def test_without_a_word_a_record_that_fails_fails_its_batch() -> None:
     policy = NO_POLICY.resolved(settings())
-    assert policy == OnRecordError("fail", None, 0.1) and not policy.tolerates
+    assert policy == RecordErrorPolicy("fail", None, 0.1) and not policy.tolerates
     assert policy.in_tasks(RANGES, None) is None
 
 
 def test_the_settings_hold_where_the_stream_says_nothing() -> None:
     given = settings(onRecordError="dead-letter", deadLetterTopic="dead", maxErrorRatio="0.5")
-    assert NO_POLICY.resolved(given) == OnRecordError("dead-letter", "dead", 0.5)
-    assert OnRecordError("skip", None, 0.2).resolved(given) == OnRecordError("skip", None, 0.2)
-    assert OnRecordError("dead-letter", "mine").resolved(given) == OnRecordError("dead-letter", "mine", 0.5)
+    assert NO_POLICY.resolved(given) == RecordErrorPolicy("dead-letter", "dead", 0.5)
+    assert OnRecordError("skip", None, 0.2).resolved(given) == RecordErrorPolicy("skip", None, 0.2)
+    assert OnRecordError("dead-letter", "mine").resolved(given) == RecordErrorPolicy("dead-letter", "mine", 0.5)
     assert OnRecordError(max_ratio=0.0).resolved(given).max_ratio == 0.0
 
 
@@ -68,7 +68,7 @@ def test_the_stored_form_has_what_was_given_and_comes_back() -> None:
 
 
 def test_the_tasks_know_how_many_records_the_batch_has_at_most() -> None:
-    policy = OnRecordError("skip", None, 0.1).in_tasks(RANGES, None)
+    policy = RecordErrorPolicy("skip", None, 0.1).in_tasks(RANGES, None)
     assert policy is not None and policy.limit.records == 300 and policy.limit.ratio == 0.1
 
 
@@ -76,7 +76,7 @@ def test_the_tasks_know_how_many_records_the_batch_has_at_most() -> None:
 
 
 def check(found: dict[str, Any], ratio: float = 0.1) -> None:
-    OnRecordError("skip", None, ratio).check(RANGES, found)
+    RecordErrorPolicy("skip", None, ratio).check(RANGES, found)
 
 
 def test_the_errors_of_all_tasks_count_together() -> None:
@@ -122,8 +122,8 @@ def test_a_report_tells_of_errors_only_if_there_are_any() -> None:
 class Log:
     """The lines about record errors, on a clock of its own."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture, policy: OnRecordError | None = None) -> None:
-        self._caplog, self._policy = caplog, policy or OnRecordError("skip", None, 0.1)
+    def __init__(self, caplog: pytest.LogCaptureFixture, policy: RecordErrorPolicy | None = None) -> None:
+        self._caplog, self._policy = caplog, policy or RecordErrorPolicy("skip", None, 0.1)
         self.clock = ManualClock()
         self._log = RecordErrorLog(logging.getLogger("kstream.test"), self.clock.monotonic_ms)
 
@@ -142,7 +142,7 @@ class Log:
 
 
 def test_the_first_of_each_kind_is_logged_and_not_each_record(caplog: pytest.LogCaptureFixture) -> None:
-    log = Log(caplog, OnRecordError("dead-letter", "dead", 0.1))
+    log = Log(caplog, RecordErrorPolicy("dead-letter", "dead", 0.1))
     went = "and are in the dead-letter topic dead"
     assert log.batch(5000, p=1000, d=2) == [
         f"batch 5000 ms, 1000 records failed in map at job.py:7 with KeyError {went}; the first: t-0@5000: 'price'",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import Json
@@ -18,7 +18,7 @@ from kstream.clock import Clock, SystemClock
 from kstream.dstream.arguments import check_function
 from kstream.dstream.ports import InputServices, services_of
 from kstream.dstream.recipe import Recipe, recorded
-from kstream.offsets.errors_policy import OnRecordError, RecordErrorLog
+from kstream.offsets.errors_policy import RecordErrorLog, RecordErrorPolicy
 from kstream.offsets.offset_range import LostRange, Partition
 from kstream.worker.record_errors import KindCounts
 from kstream.worker.stored_letters import letters_text
@@ -109,10 +109,10 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """
         super().start(services)
         self.spec.check_policies(self.ssc.settings)
-        policy = self._on_record_error()
-        check_apart(policy.dead_letter_topic, self.spec.topics)
+        dead_letter_topic = self.record_errors.dead_letter_topic
+        check_apart(dead_letter_topic, self.spec.topics)
         self._client = self._make_client(self.spec.params, self.ssc.settings[MAX_RETRIES])
-        check_exists(policy.dead_letter_topic, self._client, self.spec.params.bootstrap)
+        check_exists(dead_letter_topic, self._client, self.spec.params.bootstrap)
         self.planner.begin(self._client, self._packing if self.ssc.graph.keeps_layout else None)
 
     def stop(self) -> None:
@@ -165,14 +165,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """Let the next plan check the topic ids after a recreated topic, and log the record errors."""
         if any(entry.cause == "recreation" for entry in lost):
             self.planner.recheck_topic_ids()
-        self._record_error_log.note(time, errors, self._on_record_error())
+        self._record_error_log.note(time, errors, self.record_errors)
 
     def task_properties(self, time: Time, plan: KafkaPlan) -> Mapping[str, str]:
         """Return the dead letters that earlier outputs of the batch have stored, for the tasks of the next one. Any thread.
 
         Of more than MOST_TOLD letters nothing is told: the text goes to every task.
         """
-        if self._read_reports is None or self._on_record_error().dead_letter_topic is None:
+        if self._read_reports is None or self.record_errors.dead_letter_topic is None:
             return {}
         stored = self._read_reports.letters(time.milliseconds)
         is_little = 0 < sum(map(len, stored.values())) <= MOST_TOLD
@@ -190,20 +190,21 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             DeadLetterNotStoredError: a dead letter was not stored.
         """
         if self._read_reports is not None and self.tolerates_record_errors:
-            self._on_record_error().check(plan.ranges, self._read_reports.errors(time.milliseconds))
+            self.record_errors.check(plan.ranges, self._read_reports.errors(time.milliseconds))
 
     @property
     def tolerates_record_errors(self) -> bool:
         """Whether the stream has an errors policy other than `fail`."""
-        return self._on_record_error().tolerates
+        return self.record_errors.tolerates
 
     @property
     def errors_policy(self) -> str:
         """The errors policy: fail, skip or dead-letter."""
-        return self._on_record_error().policy or super().errors_policy
+        return self.record_errors.policy
 
-    def _on_record_error(self) -> OnRecordError:
-        """Return the errors policy: that of the stream, and of the settings where the stream has none."""
+    @cached_property
+    def record_errors(self) -> RecordErrorPolicy:
+        """The errors policy: that of the stream, and of the settings where the stream has none. `start` raises if it cannot work."""
         return self.spec.on_record_error.resolved(self.ssc.settings)
 
     def _source_text(self, plan: KafkaPlan) -> str:
@@ -227,7 +228,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
 
         settings, sc, reports = self.ssc.settings, self.ssc.sparkContext, self._reports_of_tasks()
         packing = plan.packing or self._packing
-        policy = self._on_record_error()
+        policy = self.record_errors
         if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
             reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
         letters = dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time)

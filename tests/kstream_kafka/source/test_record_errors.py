@@ -29,6 +29,22 @@ def test_a_stream_tells_its_policy() -> None:
     assert [stream.errors_policy for stream in (direct(), given)] == ["fail", "dead-letter"]
 
 
+def test_the_settings_of_the_policy_are_read_once_and_not_for_each_batch() -> None:
+    conf = {"spark.streaming.kstream.onRecordError": "skip", "spark.streaming.kstream.maxErrorRatio": "0.3"}
+    stream = Stream({("t", 0): (0, 3)}, conf=conf).start()
+    policy = stream.stream.record_errors
+    conf.update({"spark.streaming.kstream.onRecordError": "fail", "spark.streaming.kstream.maxErrorRatio": "0.1"})
+    stream.batch()
+    assert stream.stream.record_errors is policy and stream.stream.tolerates_record_errors
+    assert (policy.policy, policy.max_ratio) == ("skip", 0.3)
+
+
+def test_a_dead_letter_policy_without_a_topic_is_an_error_of_the_start() -> None:
+    stream = Stream({("t", 0): (0, 3)}, conf={"spark.streaming.kstream.onRecordError": "dead-letter"})
+    with pytest.raises(ConfigurationError, match="deadLetterTopic is needed by onRecordError='dead-letter'"):
+        stream.start()
+
+
 def test_a_policy_that_does_not_exist_is_an_error_of_the_call() -> None:
     with pytest.raises(ConfigurationError, match="onRecordError is 'ignore'; it must be one of fail, skip, dead-letter"):
         direct(onRecordError="ignore")
