@@ -6,10 +6,11 @@ import json
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -245,13 +246,9 @@ class RunningStream:
     def _keep(self, batch: DataFrame, number: int) -> None:
         self.batches[number] = [tuple(row) for row in batch.collect()]
 
-    def wait_for(self, records: int) -> None:
-        """Returns when so many records are read, and the first batch has run."""
-        wait_until(lambda: bool(self.batches) and len(self.read) >= records, f"{records} records: {self.query.exception()}")
-
-    @property
-    def read(self) -> list[tuple[int, int]]:
-        return [record for number in sorted(self.batches) for record in self.batches[number]]
+    def wait_for(self, records: int, before: Mapping[int, list[tuple[int, int]]] = MappingProxyType({})) -> None:
+        """Returns when so many records are read, with those of earlier lives. A batch of both lives counts once."""
+        wait_until(lambda: sum(map(len, {**before, **self.batches}.values())) >= records, f"{records} records: {self.query.exception()}")
 
 
 def test_a_restarted_query_reads_each_record_once(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path) -> None:
@@ -259,9 +256,9 @@ def test_a_restarted_query_reads_each_record_once(spark: SparkSession, kafka: Ka
     kafka.produce(t, [(None, "before", 1)])
     for life in range(3):
         stream = RunningStream(spark, {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t}, tmp_path)
-        stream.wait_for(1 if life else 0)
+        wait_until(lambda stream=stream: bool(stream.batches), f"the first batch of life {life}")
         kafka.produce(t, [(None, f"{i}", i % 2) for i in range(10)])
-        stream.wait_for(11 if life else 10)
+        stream.wait_for(10 + 11 * life, batches)
         stream.query.stop()
         kafka.produce(t, [(None, "between two lives", 0)])
         again = batches.keys() & stream.batches.keys()  # the stop may come before Spark has noted the end of a batch

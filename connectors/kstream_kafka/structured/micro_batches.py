@@ -25,7 +25,7 @@ from kstream_kafka.errors import LogShrankError
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.planning.planner import KafkaPlanner
 from kstream_kafka.structured.bounds import MakeClient, driver_client, partitions_of, patiently, resolved
-from kstream_kafka.structured.options import SourceOptions
+from kstream_kafka.structured.options import Bound, SourceOptions
 from kstream_kafka.structured.record_lengths import RecordLengths
 from kstream_kafka.structured.trigger_limits import TriggerLimits
 
@@ -173,9 +173,13 @@ class MicroBatches:
         return patiently(ask, self._clock)
 
     def _starting_offsets(self, client: DriverClient) -> Offsets:
-        """Return the starting offsets as of now."""
-        known = partitions_of(client, self._options.topics)
-        return resolved(client, self._bound, known, self._clock.time_ms, self._options.late_start)
+        """Return the starting offsets as of now. If the first batch is stored, only of its partitions: others have come since."""
+        known, bound = partitions_of(client, self._options.topics), self._bound
+        if self._seen is not None:
+            known &= self._seen.keys()
+            each = {p: at for p, at in bound.positions.each.items() if p in known}
+            bound = Bound(bound.option, Positions(bound.positions.default, each))
+        return resolved(client, bound, known, self._clock.time_ms, self._options.late_start)
 
     def _ends_now(self, client: DriverClient) -> Offsets:
         """Return the ends of the logs of now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 from typing import Any
 
 import pytest
@@ -167,6 +168,42 @@ def test_a_batch_that_was_logged_and_not_committed_is_read_again_as_it_was(kille
     assert sorted(query.read) == all_of({("t", 0): (0, 10), ("t", 1): (5, 90)})
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest", '{"t":{"0":3}}'])
+def test_whatever_happens_to_a_query_it_reads_each_record_once(start: str, version: str) -> None:
+    """100 lives of a query, each with records, new partitions, outages and kills at any place between two of Spark's calls."""
+    for seed in range(100):
+        dice = random.Random(seed)
+        limits = dice.choice([{}, {"maxOffsetsPerTrigger": "4"}, {"minOffsetsPerTrigger": "9", "maxTriggerDelay": "1m"}])
+        query = Query({("t", 0): (0, 5)}, version, startingOffsets=start, **limits)
+        for _ in range(40):
+            match dice.randrange(8):
+                case 0 | 1:
+                    partition = dice.choice(sorted(query.client.logs))
+                    query.produce(partition, query.client.logs[partition][1] + dice.randrange(8))
+                case 2 if query.offsets:  # before that, given offsets must name it
+                    query.client.logs["t", len(query.client.logs)] = (0, dice.randrange(5))
+                case 3:
+                    query.clock.advance(dice.choice([1_000, 60_000, 300_000]))
+                case 4:
+                    query.construct()
+                    query.restart()
+                case 5:
+                    query.restart()
+                case 6:
+                    query.client.failure = BrokerUnreachableError("h:1", 1)
+                    query.clock.at_wait = lambda _, query=query: setattr(query.client, "failure", None)
+                    query.trigger()
+                    query.client.failure = None
+                case _:
+                    query.trigger()
+        for _ in range(40):
+            query.clock.advance(300_000)
+            query.trigger()
+        begin = query.offsets[0]["t"] if start == "latest" else {"0": 3 if "3" in start else 0}
+        expected = {p: (begin.get(str(p[1]), 0), end) for p, (_, end) in query.client.logs.items()}
+        assert sorted(query.read) == sorted(all_of(expected)), seed
+
+
 def test_a_restart_after_a_committed_batch_goes_on_there(version: str) -> None:
     query = Query(TWO, version, **EARLIEST).begin()
     query.trigger()
@@ -277,6 +314,16 @@ def test_a_new_partition_of_a_batch_that_runs_again_is_read_from_its_first_recor
     query.construct()
     query.restart()
     assert query.read == [("t", 2, at) for at in (3, 4, 5)]
+
+
+def test_given_offsets_need_not_name_a_partition_that_has_come_since(version: str) -> None:
+    query = Query(TWO, version, startingOffsets='{"t":{"0":8,"1":19}}')
+    query.construct()
+    query.client.logs["t", 2] = (3, 6)
+    query.restart()
+    query.clock.advance(300_000)
+    query.trigger()
+    assert query.read == [("t", 0, 8), ("t", 0, 9), ("t", 1, 19), ("t", 2, 3), ("t", 2, 4), ("t", 2, 5)]
 
 
 def test_a_pattern_without_topics_waits_for_the_first(version: str) -> None:
