@@ -19,11 +19,13 @@ from kstream import crash_point
 from kstream.batch import JsonPlan
 from kstream.batch_time import Time
 from kstream.clock import Clock
-from kstream.context.engine import Engine, EngineCallbacks, SparkServices
+from kstream.context.engine import Engine, EngineCallbacks, EngineServices, SparkServices
+from kstream.context.engine_opener import EngineOpener
 from kstream.dstream import DStream, ForEachDStream, InputDStream
 from kstream.dstream.node import DStreamNode
 from kstream.dstream.ports import InputServices
 from kstream.listener import StreamingListener, StreamingListenerBus
+from kstream.loop import Thread
 from kstream.storage import FileStore, MemoryFileStore
 from kstream.testing import ManualClock
 from tests.fakes import INTERVAL, FakeEnvironment, FakeHost, FakeRDD, FakeStateFiles
@@ -216,13 +218,19 @@ class Driver:
         self.receivers = InDriver(self.clock, receiver_log)
         (build or (lambda host, driver: driver.output(driver.input)))(self.host, self)
         self.store = MortalStore(world.store if store is None else store, self) if checkpoint else None
-        self.engine = Engine(
-            self.host.settings, self.host.graph, self.clock, self.bus, self.store,
-            SparkServices(
-                self.environment, FakeStateFiles, partial(received_in_driver, self.receivers, self.clock, self.bus.post), allocation
-            ),
-            EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted),
-        )  # fmt: skip
+        spark = SparkServices(
+            self.environment, FakeStateFiles, partial(received_in_driver, self.receivers, self.clock, self.bus.post), allocation
+        )
+        callbacks = EngineCallbacks(self._on_error, self._on_fenced, self._on_exhausted)
+        services = EngineServices(self.host.settings, self.host.graph, self.clock, self.bus, self.store, spark, callbacks)
+        self.opener = EngineOpener(services)
+        self.opened: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, from `open` on."""
+        assert self.opened is not None, "the driver has not opened its checkpoint"
+        return self.opened
 
     def output(self, stream: DStream[Any] | DStreamNode) -> None:
         """An output that notes each attempt. `before_job(time)` runs between its beginning and its end."""
@@ -258,11 +266,17 @@ class Driver:
 
     # -- life
 
+    def open(self) -> Engine:
+        """As the context opens it, if that was not done."""
+        if self.opened is None:
+            self.opened = self.opener.open()
+        return self.opened
+
     def start(self) -> Driver:
         """As the context starts it: what fails is stopped at once."""
         _living.append(self)
         try:
-            self.engine.start()
+            self.open().start()
         except BaseException:
             self.stop(graceful=False, timeout=1.0)
             raise
@@ -271,7 +285,8 @@ class Driver:
     def stop(self, graceful: bool = True, timeout: float = PATIENCE) -> None:
         if self in _living:
             _living.remove(self)
-        self.engine.stop(graceful, timeout)
+        if self.opened is not None:
+            self.opened.stop(graceful, timeout)
 
     def die(self) -> None:
         """From here on nothing this driver does has an effect."""
@@ -322,6 +337,9 @@ class Driver:
         """Blocks until what is due has run, and what follows from it is handled."""
         assert self.engine.wait_idle(PATIENCE)
 
+    def timer_threads(self) -> list[Thread]:
+        return [] if self.opened is None else self.opened.timer_threads()
+
     def messages(self) -> list[str]:
         return [message for message, _ in self.errors]
 
@@ -332,11 +350,11 @@ class Driver:
 def wait_for_timers(clock: Any) -> None:
     """Blocks until every thread of a driver on this clock that waits for a time waits on the clock."""
     if not isinstance(clock, ManualClock):
-        clock.wait_for_waiters(sum(len(driver.engine.timer_threads()) for driver in _living if driver.clock is clock))
+        clock.wait_for_waiters(sum(len(driver.timer_threads()) for driver in _living if driver.clock is clock))
         return
     end = real_time.monotonic() + PATIENCE
     while real_time.monotonic() < end:
-        threads = [thread for driver in _living if driver.clock is clock for thread in driver.engine.timer_threads()]
+        threads = [thread for driver in _living if driver.clock is clock for thread in driver.timer_threads()]
         with clock._condition:
             if all(thread in clock._waiting for thread in threads):
                 return

@@ -13,7 +13,10 @@ One idea: this room puts the others together. The files:
     changed_window       the rules of a start with another duration of a window with an inverse than its stored totals have
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
     restored_outputs     lets the outputs of a job take over from an earlier driver, at a start
-    engine               Engine: starts and stops the parts of a running context in their order
+    unfinished_work      UnfinishedWork: what a graceful stop may leave, and how long it waits
+    engine               Engine: the parts of a started context; starts and stops them in their order
+    engine_opener        EngineOpener: checks what a start needs, opens the checkpoint, and makes the Engine
+    spark_parts          SparkParts: what of a running context stands on its SparkContext
     checked_settings     the check of all settings of a context, before anything of it is made
     status               the status of this driver, and its record in the checkpoint
     observers            Observers: what watches a running context

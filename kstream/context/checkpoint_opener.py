@@ -65,12 +65,14 @@ class OpenedCheckpoint:
         contents: those of its log, rebound; None without a checkpoint directory.
         streams: the inputs of this job with their stored plans, by stream id; empty without a checkpoint directory.
         last_batches: as of `InputServices.last_batches`.
+        zero_time: zero_time(zero) returns the zero time of a stream without plans; see `CheckpointOpener.zero_time`.
     """
 
     log: BatchLog
     contents: LogContents | None
     streams: StoredStreams = field(default_factory=dict[int, "StoredStream[Any]"])
     last_batches: Callable[[int], Sequence[BatchInfo]] = lambda _: ()
+    zero_time: Callable[[Time], Time] = lambda zero: zero
 
     def stream_now(self, epoch: int, stream: int) -> int | None:
         """Return the number that a stream of an earlier driver has now; None if it is gone.
@@ -152,7 +154,7 @@ class CheckpointOpener:
             logger.log(level, text, self._store.url, contents.last_planned, epoch, report)
         self._warn_of_unneeded(bound, now.meta)
         found = replace(bound.contents, meta=now.meta, kept_offsets=kept)
-        return OpenedCheckpoint(log, found, streams, MeasuredBatches(self._store, found, MEASURED).of)
+        return OpenedCheckpoint(log, found, streams, MeasuredBatches(self._store, found, MEASURED).of, self.zero_time)
 
     def _check_log(self) -> None:
         """Check interval, streams, windows and holes of the log, before the epoch is taken. Blocks on the store; raises as `open`.

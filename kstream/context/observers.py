@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kstream.batch_time import Duration
 from kstream.clock import Clock, SettableClock
-from kstream.conf import Settings
+from kstream.conf import ConfigEntry, Settings
 from kstream.context.batch_lines import BatchLines
 from kstream.context.engine import Engine
 from kstream.context.late_batches import LateBatches
 from kstream.context.progress import ProgressListener
 from kstream.context.settings_table import settings_table
 from kstream.context.status import StatusCollector, StatusReporter
+from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.errors import MissingDependencyError
 from kstream.listener import StreamingListenerBus
 from kstream.metrics.settings import METRICS_PORT
+from kstream.receiver.receiver_tracker import receiver_name
 from kstream.ui.settings import UI_ENABLED
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from kstream.metrics.streaming_source import EngineFigures
     from kstream.spark.spark_ui import SparkUi
     from kstream.storage import FileStore
-    from kstream.ui.driver_source import DriverFigures
+    from kstream.ui.driver_source import DriverFigures, SparkLinks
     from kstream.ui.ui_system import UiSystem
 
 _NO_SPARK = "local"
@@ -36,7 +39,7 @@ _NO_SPARK = "local"
 
 
 class Observers:
-    """The observers of one context. The thread that starts and stops the context calls `start`, `report` and `ended`.
+    """The observers of one context. The thread that starts and stops the context calls `start`, `opened`, `report` and `ended`.
 
     Args:
         application: the name of the application.
@@ -68,8 +71,12 @@ class Observers:
         self._late_batches = partial(LateBatches, interval, settings, parallelism)
         self._metrics = None if settings[METRICS_PORT] is None else _metrics_system(settings, bus)
         self._ui = _ui_system(settings, interval, clock, bus) if settings[UI_ENABLED] else None
+        self._engine: Engine | None = None
+        """The engine of the context, once its checkpoint is open. The thread that starts writes it; any thread reads it."""
         self._reporter: StatusReporter | None = None
         self._ended: str | None = None
+        self.has_started = False
+        """Whether `start` was called, whatever became of it. Any thread."""
 
     def measured(self, store: FileStore | None) -> FileStore | None:
         """Return the store for the plan log: with metrics one that measures its requests."""
@@ -80,12 +87,12 @@ class Observers:
         """Whether the page is enabled."""
         return self._ui is not None
 
-    def start(self, engine: Engine, store: FileStore | None = None, spark: SparkUi | None = None) -> None:
-        """Open the ports for metrics and for the page, if they are wanted. Called before the engine opens its checkpoint: a port that is
-        taken fences nobody.
+    def start(self, graph: DStreamGraph, store: FileStore | None = None, spark: SparkUi | None = None) -> None:
+        """Open the ports for metrics and for the page, if they are wanted. Called before the checkpoint is opened: a port that is taken
+        fences nobody.
 
         Args:
-            engine: the engine of the context.
+            graph: the streams.
             store: the checkpoint; None without one.
             spark: leads to Spark's own UI; None without one, or without the page.
 
@@ -93,23 +100,27 @@ class Observers:
             PortTakenError: another process has a port.
             ConfigurationError: a port cannot be opened, or a setting has no meaning.
         """
+        self.has_started = True
         if self._metrics is not None:
-            self._metrics.start(partial(self.status, engine), partial(_figures_of, engine, self._executors))
+            self._metrics.start(self.status, partial(self._engine_figures, graph))
         if self._ui is not None:
-            _start_ui(self._ui, partial(self.status, engine), engine, store, spark)
-        self._bus.add(self._late_batches(engine.tasks_settings()))
+            self._ui.start(self.status, partial(self._driver_figures, graph), self._rates, store, _spark_links(spark))
+        self._bus.add(self._late_batches(_tasks_settings(graph)))
         self.collector.started(self.metrics_url, self.ui_url)
 
-    def report(self, store: FileStore, engine: Engine, on_stop: Callable[[StopRequest], None]) -> None:
+    def opened(self, engine: Engine) -> None:
+        """Watch this engine from now on."""
+        self._engine = engine
+
+    def report(self, store: FileStore, on_stop: Callable[[StopRequest], None]) -> None:
         """Begin to renew the status record. On a clock that a test moves there is none: its thread would only wait for the test.
 
         Args:
             store: the checkpoint.
-            engine: the engine of the context.
             on_stop: as of StatusReporter.
         """
         if not isinstance(self._clock, SettableClock):
-            self._reporter = StatusReporter(store, self._clock, partial(self.collector.status, engine), on_stop)
+            self._reporter = StatusReporter(store, self._clock, partial(self.collector.status, self._engine), on_stop)
             self._reporter.start()
 
     def ended(self, how: str) -> None:
@@ -122,9 +133,41 @@ class Observers:
         if self._ui is not None:
             self._ui.stop()
 
-    def status(self, engine: Engine) -> DriverStatus:
+    def status(self) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store."""
-        return self.collector.status(engine, self._ended)
+        return self.collector.status(self._engine, self._ended)
+
+    def _rates(self) -> dict[int, int]:
+        return {} if self._engine is None else self._engine.rates()
+
+    def _engine_figures(self, graph: DStreamGraph) -> EngineFigures:
+        """Return what the engine knows at this moment, for metrics. Any thread; asks nobody."""
+        from kstream.metrics.streaming_source import EngineFigures
+
+        engine = self._engine
+        figures = EngineFigures(error_policies=_error_policies(graph), receivers=_receivers(graph), executors=self._executors())
+        if engine is None:
+            return figures
+        decided = None if engine.allocation is None else engine.allocation.latest
+        return replace(
+            figures,
+            batches=engine.lifecycle.counts(),
+            retries=engine.lifecycle.retries,
+            rates=engine.rates(),
+            lags=engine.lags(),
+            waiting_blocks=engine.waiting_blocks(),
+            executors_wanted=None if decided is None else decided.total,
+        )
+
+    def _driver_figures(self, graph: DStreamGraph) -> DriverFigures:
+        """Return what the engine knows at this moment, for the page. Any thread; asks nobody."""
+        from kstream.ui.driver_source import DriverFigures
+
+        engine = self._engine
+        if engine is None:
+            return DriverFigures(error_policies=_error_policies(graph))
+        allocations = [] if engine.allocation is None else engine.allocation.recent()
+        return DriverFigures(engine.lifecycle.pending(), allocations, engine.rates(), engine.lags, _error_policies(graph))
 
     @property
     def metrics_url(self) -> str | None:
@@ -153,24 +196,6 @@ def _metrics_system(settings: Settings, bus: StreamingListenerBus) -> MetricsSys
     return MetricsSystem(settings, bus)
 
 
-def _figures_of(engine: Engine, executors: Callable[[], int | None]) -> EngineFigures:
-    """Return what an engine knows at this moment, for metrics. Any thread; asks nobody."""
-    from kstream.metrics.streaming_source import EngineFigures
-
-    decided = None if engine.allocation is None else engine.allocation.latest
-    return EngineFigures(
-        batches=engine.lifecycle.counts(),
-        retries=engine.lifecycle.retries,
-        rates=engine.rates(),
-        lags=engine.lags(),
-        error_policies=engine.error_policies(),
-        receivers=engine.receivers(),
-        waiting_blocks=engine.waiting_blocks(),
-        executors=executors(),
-        executors_wanted=None if decided is None else decided.total,
-    )
-
-
 def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus) -> UiSystem:
     """Make the page. Imported late: most drivers have none."""
     from kstream.ui.ui_system import UiSystem
@@ -179,17 +204,24 @@ def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: Stream
     return UiSystem(settings, settings_table().entries, interval, clock, bus, version)
 
 
-def _start_ui(ui: UiSystem, status: Callable[[], DriverStatus], engine: Engine, store: FileStore | None, spark: SparkUi | None) -> None:
-    """Start the page. Raises as `Observers.start`."""
+def _spark_links(spark: SparkUi | None) -> SparkLinks:
+    """Return what leads from the page into Spark's."""
     from kstream.ui.driver_source import SparkLinks
 
-    links = SparkLinks(_NO_SPARK) if spark is None else SparkLinks(spark.application, spark.url, spark.job_ids)
-    ui.start(status, partial(_ui_figures_of, engine), engine.rates, store, links)
+    return SparkLinks(_NO_SPARK) if spark is None else SparkLinks(spark.application, spark.url, spark.job_ids)
 
 
-def _ui_figures_of(engine: Engine) -> DriverFigures:
-    """Return what an engine knows at this moment, for the page. Any thread; asks nobody."""
-    from kstream.ui.driver_source import DriverFigures
+def _error_policies(graph: DStreamGraph) -> dict[int, str]:
+    """Return the policy of each input for a record that fails, by stream id. Any thread."""
+    return {stream.id: stream.errors_policy for stream in graph.active_inputs()}
 
-    allocations = [] if engine.allocation is None else engine.allocation.recent()
-    return DriverFigures(engine.lifecycle.pending(), allocations, engine.rates(), engine.lags, engine.error_policies())
+
+def _tasks_settings(graph: DStreamGraph) -> dict[int, ConfigEntry[int]]:
+    """Return the setting by which small ranges share tasks, of each input that has one, by stream id."""
+    return {stream.id: stream.tasks_setting for stream in graph.active_inputs() if stream.tasks_setting is not None}
+
+
+def _receivers(graph: DStreamGraph) -> dict[int, str]:
+    """Return the name of each receiver, whether it has ever started or not, by stream id. Any thread."""
+    streams = (stream for stream in graph.active_inputs() if isinstance(stream, ReceiverInputDStream))
+    return {stream.id: receiver_name(stream.receiver, stream.id) for stream in streams}

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from kstream.batch import BatchInfo, LogLag
@@ -103,40 +104,51 @@ class StatusCollector(StreamingListener):
             if known is None or known.batch is None or known.text != text_of_event:
                 self._last_error = noted
 
-    def status(self, engine: Engine, ended: str | None = None) -> DriverStatus:
+    def status(self, engine: Engine | None, ended: str | None = None) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store.
 
         Args:
-            engine: the engine of the context.
+            engine: the engine of the context; None while its checkpoint is not open.
             ended: how the context has ended; None if it has not.
         """
-        batches, written_ms = engine.lifecycle.counts(), self._clock.time_ms()
+        written_ms = self._clock.time_ms()
         with self._lock:
             recent, last_error = tuple(self._recent), self._last_error
-        return DriverStatus(
+        status = DriverStatus(
             application=self._application,
-            epoch=engine.epoch,
+            epoch=0,
             host=socket.gethostname(),
             pid=os.getpid(),
             started_ms=self._started_ms,
             written_ms=written_ms,
             interval=self._interval,
-            last_planned=engine.last_planned(),
-            unfinished=batches.unfinished,
-            oldest_unfinished=batches.oldest,
-            failed=batches.failed,
-            waiting=batches.waiting,
             recent=recent,
-            lag=tuple(stream_lag(number, lag) for number, lag in engine.lags().items()),
-            rates=engine.rates(),
             last_error=last_error,
-            state_error=None if (error := engine.state_error()) is None else harmless(in_a_line(error)),
-            ended="fenced" if engine.is_fenced else ended,
+            ended=ended,
             metrics_url=self._metrics_url,
             ui_url=self._ui_url,
             process=self._process,
             supervised=self.is_supervised,
         )
+        return status if engine is None else _with_engine(status, engine)
+
+
+def _with_engine(status: DriverStatus, engine: Engine) -> DriverStatus:
+    """Return the status with what the engine knows at this moment."""
+    batches, error = engine.lifecycle.counts(), engine.state_error()
+    return replace(
+        status,
+        epoch=engine.epoch,
+        last_planned=engine.last_planned(),
+        unfinished=batches.unfinished,
+        oldest_unfinished=batches.oldest,
+        failed=batches.failed,
+        waiting=batches.waiting,
+        lag=tuple(stream_lag(number, lag) for number, lag in engine.lags().items()),
+        rates=engine.rates(),
+        state_error=None if error is None else harmless(in_a_line(error)),
+        ended="fenced" if engine.is_fenced else status.ended,
+    )
 
 
 def figures_of(info: BatchInfo) -> BatchFigures:

@@ -18,40 +18,34 @@ from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_
 from kstream.conf import Settings
 from kstream.context import recovery
 from kstream.context.checked_settings import check_batch_duration, check_settings
-from kstream.context.engine import Engine, EngineCallbacks, SparkServices
+from kstream.context.engine import Engine, EngineCallbacks, EngineServices
+from kstream.context.engine_opener import EngineOpener
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.observers import Observers
 from kstream.context.progress import BatchProgress
 from kstream.context.settings import CLOCK, STOP_GRACEFULLY_ON_SHUTDOWN, STOP_SPARK_CONTEXT
+from kstream.context.spark_parts import SparkParts
 from kstream.context.status import how_it_ended
 from kstream.context.uncaught import log_error, print_errors_shortly
+from kstream.context.unfinished_work import UnfinishedWork
 from kstream.context.waiter import ContextWaiter, StreamingContextState
 from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
 from kstream.dstream.arguments import as_duration, takes_one_argument
 from kstream.dstream.base import node_of
 from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, recorded
-from kstream.dstream.state_files import StateFiles
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.public_call import public_call
 from kstream.receiver.settings import WAITING_TIME
 from kstream.scheduler.job_generator import run_each
-from kstream.spark.broadcast_files import remove_unused_broadcast_files
 from kstream.spark.checkpoint_store import CheckpointDirectory, make_checkpoint_directory
-from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
 from kstream.spark.executors import known_executor_count
-from kstream.spark.job_environment import SparkJobEnvironment
-from kstream.spark.jvm_log import quiet_failed_tasks
-from kstream.spark.jvm_watch import JvmWatch
 from kstream.spark.receiver_runner import check_cores
-from kstream.spark.receivers import open_received_blocks
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
-from kstream.spark.spark_ui import SparkUi
 from kstream.spark.state_rdds import SparkStateRDDs
-from kstream.storage import FileStore, place_for_workers
-from kstream.storage.settings import SINGLE_WRITER
+from kstream.storage import FileStore
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -131,8 +125,7 @@ class StreamingContext(StreamFactories):
             parallelism=lambda: self._sc.defaultParallelism,
             executors=lambda: known_executor_count(self._sc),
         )
-        self._jvm: JvmWatch | None = None
-        self._spark_ui: SparkUi | None = None
+        self._spark: SparkParts | None = None
         self._waiter = ContextWaiter()
         self.await_stop = self._waiter.wait_for_stop
         """Blocks until the context has stopped, whatever errors come; for `kstream run`."""
@@ -301,7 +294,7 @@ class StreamingContext(StreamFactories):
     def _release(self) -> None:
         """End the watch of the JVM, remove the hook, become STOPPED, and let another context of this process become active."""
         try:
-            run_each(self._jvm and self._jvm.stop, self._hook and self._hook.remove)
+            run_each(self._spark and self._spark.stop, self._hook and self._hook.remove)
         finally:
             self._state = StreamingContextState.STOPPED
             with StreamingContext._activation_lock:
@@ -317,47 +310,39 @@ class StreamingContext(StreamFactories):
         stores_graph = recovery.recovery_mode(self._settings) == recovery.GRAPH and self._checkpoint is not None
         record = recovery.dump_graph(self._recorder) if stores_graph else recovery.check_functions(self._recorder)
         store = None if self._checkpoint is None else self._checkpoint.open_to_write(self._sc, self._settings)
-        self._engine = self._make_engine(store)
+        self._spark = spark = SparkParts(self._sc, self._settings, partial(self._on_error, "this driver has lost its JVM"))
+        spark.start(self._observers.has_ui)
+        opener = self._make_opener(spark, store)
         # Before anything runs: a SIGTERM that comes while missed batches are planned waits for the start, and then stops the context.
-        self._hook = self._install_shutdown_hook(self._engine)
+        self._hook = self._install_shutdown_hook(UnfinishedWork(self._settings, self._graph, store is not None))
         receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
         if receivers:
             check_cores(self._sc, receivers, self._stop_wanted, self._settings[WAITING_TIME] / 1000)
-        self._observers.start(self._engine, store, self._spark_ui)
-        self._engine.open()
+        self._observers.start(self._graph, store, spark.ui)
+        self._engine = engine = opener.open()
+        self._observers.opened(engine)
         if store is not None:
             self._store_graph(store, record)
             self._observers.collector.is_supervised = self.is_supervised
-            self._observers.report(store, self._engine, self._stop_on_request)
-        self._engine.start()
+            self._observers.report(store, self._stop_on_request)
+        engine.start()
         if isinstance(self._clock, FollowedClock):
-            self._clock.follow(self._engine)
+            self._clock.follow(engine)
 
-    def _make_engine(self, store: FileStore | None) -> Engine:
-        """Make the engine of this context, on Spark. `store` is the checkpoint."""
-        self._jvm = JvmWatch.of(self._sc, partial(self._on_error, "this driver has lost its JVM"))
-        self._jvm.start()
-        quiet_failed_tasks(self._sc)
-        remove_unused_broadcast_files(self._sc)
-        self._spark_ui = SparkUi(self._sc) if self._observers.has_ui else None
-        environment = SparkJobEnvironment(self._sc, self._graph.batch_duration, self._jvm, self._spark_ui)
-        self._graph.placement = environment.placement
-        received = partial(open_received_blocks, self._sc, self._settings, self._clock, self._bus.post, self._stop_wanted)
-        spark = SparkServices(environment, self._state_files, received, SparkExecutorAllocationClient(self._sc))
+    def _make_opener(self, spark: SparkParts, store: FileStore | None) -> EngineOpener:
+        """Make the opener of this context's engine. `store` is the checkpoint."""
+        services = spark.services(self._graph, self._clock, self._bus.post, self._stop_wanted)
         callbacks = EngineCallbacks(self._on_error, partial(self._on_error, "this driver has been fenced"), self._on_exhausted)
-        return Engine(
-            self._settings, self._graph, self._clock, self._bus, store, spark, callbacks, log_store=self._observers.measured(store)
+        log_store = self._observers.measured(store)
+        return EngineOpener(
+            EngineServices(self._settings, self._graph, self._clock, self._bus, store, services, callbacks, log_store=log_store)
         )
 
-    def _install_shutdown_hook(self, engine: Engine) -> ShutdownHook:
+    def _install_shutdown_hook(self, unfinished: UnfinishedWork) -> ShutdownHook:
         """Install the hook that stops this context when the driver is asked to end."""
         graceful = self._settings[STOP_GRACEFULLY_ON_SHUTDOWN]
-        patience = 2 * (engine.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
+        patience = 2 * (unfinished.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
         return ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
-
-    def _state_files(self, store: FileStore, epoch: int) -> StateFiles:
-        """Make the writer and reader of state, for the engine."""
-        return StateFiles(self._sc, store, place_for_workers(store, self._settings[SINGLE_WRITER]), epoch)
 
     def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
         """Store the graph under recovery=graph, else delete a stored one. Store the connections of the inputs. Blocks on the store.
@@ -414,7 +399,8 @@ class StreamingContext(StreamFactories):
                 return
         self._stop_wanted.set()  # first: a start that waits for executors holds the lock
         with self._lock:
-            stop_engine = partial(self._stop_engine, stopGraceFully) if self._state is StreamingContextState.ACTIVE else None
+            engine = self._engine if self._state is StreamingContextState.ACTIVE else None
+            stop_engine = engine and partial(self._stop_engine, engine, stopGraceFully)
             if self._state is StreamingContextState.INITIALIZED:
                 logger.warning("StreamingContext has not been started yet")
                 self._state = StreamingContextState.STOPPED
@@ -446,10 +432,9 @@ class StreamingContext(StreamFactories):
             self._stop_wanted.clear()
             raise
 
-    def _stop_engine(self, graceful: bool) -> None:
+    def _stop_engine(self, engine: Engine, graceful: bool) -> None:
         """Stop the engine, and make this context inactive. Blocks until all parts have stopped; the first error is raised after that."""
-        engine, clock, in_order = self._engine, self._clock, False
-        assert engine is not None
+        clock, in_order = self._clock, False
 
         def stop_engine() -> None:
             nonlocal in_order
@@ -554,7 +539,7 @@ class StreamingContext(StreamFactories):
 
         The same is in the checkpoint, for `kstream status`, up to 20 s older.
         """
-        return None if self._engine is None else self._observers.status(self._engine)
+        return self._observers.status() if self._observers.has_started else None
 
     @property
     def metricsUrl(self) -> str | None:

@@ -50,8 +50,8 @@ class Observed:
         self.observers = Observers("job", settings, interval, self.driver.clock, self.driver.bus, lambda: 2)
 
     def start(self) -> Observed:
-        self.observers.start(self.driver.engine)
-        self.driver.engine.open()
+        self.observers.start(self.driver.host.graph)
+        self.observers.opened(self.driver.open())
         self.driver.start()
         return self
 

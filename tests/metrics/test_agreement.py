@@ -31,7 +31,7 @@ def observed() -> Iterator[Callable[..., Observed]]:
 
 def test_a_receiver_is_shown_from_the_beginning_whether_it_has_started_or_not(observed: Callable[..., Observed]) -> None:
     job = observed(driver=ReceiverDriver(World()))
-    job.observers.start(job.driver.engine)
+    job.observers.start(job.driver.host.graph)
     assert job.scrape()['kstream_receiver_active{input="1",receiver="Quiet-1"}'] == 0
 
 
@@ -42,7 +42,7 @@ def runs(found: dict[str, float], result: str) -> float:
 
 def agrees(job: Observed) -> dict[str, float]:
     """What the metrics say, when it is what progress and status say."""
-    found, status, progress = job.scrape(), job.observers.status(job.driver.engine), job.observers.progress.recent()
+    found, status, progress = job.scrape(), job.observers.status(), job.observers.progress.recent()
     assert found["kstream_driver_epoch"] == status.epoch
     assert found["kstream_behind_seconds"] == status.seconds_behind(job.driver.clock.time_ms())
     states = {state: found[f'kstream_pending_batches{{state="{state}"}}'] for state in ("running", "retrying", "held", "failed")}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from kstream.checkpoint import read_log
-from kstream.context.engine import AN_HOUR_S
+from kstream.context.unfinished_work import AN_HOUR_S, UnfinishedWork
 from kstream.dstream.queue_input_dstream import QueueInputDStream
 from kstream.errors import FencedError
 from tests.fakes import INTERVAL, FakeHost
@@ -258,6 +258,9 @@ def test_with_a_checkpoint_it_waits_for_what_dies_with_the_driver_nevertheless()
     def queue(host: FakeHost, driver: Driver) -> None:
         driver.output(QueueInputDStream(host, [], True, None, lambda element: element))
 
-    assert Driver(world).engine.patience() == 10
-    assert Driver(world, checkpoint=False).engine.patience() == Driver(world, build=queue).engine.patience() == AN_HOUR_S
-    assert Driver(world, {"spark.streaming.gracefulStopTimeout": "3s"}, build=queue).engine.patience() == 3
+    def patience(driver: Driver) -> float:
+        return UnfinishedWork(driver.host.settings, driver.host.graph, driver.store is not None).patience()
+
+    assert patience(Driver(world)) == 10
+    assert patience(Driver(world, checkpoint=False)) == patience(Driver(world, build=queue)) == AN_HOUR_S
+    assert patience(Driver(world, {"spark.streaming.gracefulStopTimeout": "3s"}, build=queue)) == 3

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -376,7 +378,8 @@ def test_clean_up_that_was_held_up_is_made_up_for_at_once() -> None:
         inside.set()
         gate.wait(20)
 
-    driver.engine._clean_received = clean
+    generator: Any = driver.open()._generator  # pyright: ignore
+    generator._callbacks = replace(generator._callbacks, before_clean=clean)
     driver.start()
     driver.tick(1)
     assert inside.wait(20)

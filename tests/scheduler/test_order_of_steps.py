@@ -29,7 +29,7 @@ def test_a_batch_is_unfinished_until_its_completion_is_in_the_store() -> None:
 
     def step(verb: str, name: str, done: bool) -> None:
         if verb == "create" and name.startswith("done/") and not done and int(name[5:20]) > START:
-            seen[name] = driver.engine._lifecycle.unfinished()
+            seen[name] = driver.engine.lifecycle.unfinished()
 
     world = World()
     driver = Driver(world, store=SteppingStore(world.store, step)).start()

@@ -53,7 +53,7 @@ def running(world: World, sink: Sink, conf: dict[str, str], **options: Any) -> D
 def fails(driver: Driver, produced: int = 1) -> int:
     """One tick whose batch fails with retries left: the driver waits for its next try."""
     time = driver.tick_only(produced)
-    driver.world.wait(lambda: Time(time) in driver.engine._lifecycle.open() - driver.engine._lifecycle.in_line())
+    driver.world.wait(lambda: Time(time) in driver.engine.lifecycle.open() - driver.engine.lifecycle.in_line())
     driver.settle()
     return time
 

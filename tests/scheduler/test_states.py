@@ -293,7 +293,7 @@ def test_without_a_checkpoint_directory_a_stream_with_state_does_not_start() -> 
     driver = Driver(World(), HISTORY, build=with_state(2), checkpoint=False)
     with pytest.raises(ConfigurationError, match="checkpoint directory has not been set"):
         driver.start()
-    assert driver.engine._scheduler is None and driver.input.calls == []
+    assert driver.opened is None and driver.input.calls == []
 
 
 def test_with_a_checkpoint_directory_of_the_spark_context_alone_it_starts_and_says_that_no_restart_recovers_it(

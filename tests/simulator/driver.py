@@ -10,7 +10,8 @@ from kstream.batch.plan_kind import with_kind
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
 from kstream.checkpoint.reader import PlanKey
-from kstream.context.engine import Engine, EngineCallbacks, SparkServices
+from kstream.context.engine import Engine, EngineCallbacks, EngineServices, SparkServices
+from kstream.context.engine_opener import EngineOpener
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.transformed_dstreams import ForEachDStream
 from kstream.errors import FencedError, KStreamError
@@ -60,10 +61,12 @@ class SimulatedDriver:
         if remember_ms:
             host.graph.remember(Duration(remember_ms))
         store = self.store()
-        self.engine = Engine(
+        self._opener = EngineOpener(EngineServices(
             host.settings, host.graph, self.clock, StreamingListenerBus(self._runtime), schedule.wrap_store(store),
             SparkServices(SimulatedEnvironment(self._let_in), states), EngineCallbacks(self._on_error, self._on_fenced), self._runtime,
-        )  # fmt: skip
+        ))  # fmt: skip
+        self.engine: Engine | None = None
+        """None until its checkpoint is open."""
 
     @property
     def over(self) -> bool:
@@ -81,6 +84,7 @@ class SimulatedDriver:
     def _live(self) -> None:
         graceful = False
         try:
+            self.engine = self._opener.open()
             self.engine.start()
             self.note("started")
             self.state = "running"
@@ -91,7 +95,8 @@ class SimulatedDriver:
             self.schedule.history.trouble.append(f"could not start: {self.said(e)}")
             self.note(f"could not start: {self.said(e)}")
         self.state = "stopping"
-        self.engine.stop(graceful, 20.0 if graceful else 1.0)
+        if self.engine is not None:
+            self.engine.stop(graceful, 20.0 if graceful else 1.0)
         self.state = "stopped"
         self.note("stopped")
 
@@ -177,11 +182,14 @@ class SimulatedDriver:
         return StoreView(self.schedule.store, self.number, self.schedule.steps.point, self.note)
 
     def is_succeeded(self) -> bool:
+        epoch = 0 if self.engine is None else self.engine.epoch
         epochs = [epoch for name in self.schedule.store.files if (epoch := names.parse_epoch(name)) is not None]
-        return self.over or self.fenced or self.engine.epoch < max(epochs, default=0)
+        return self.over or self.fenced or epoch < max(epochs, default=0)
 
     def check_agreement(self) -> None:
         """Note where the lifecycle, its views and the log disagree. Of a driver that has a successor the log says nothing."""
+        if self.engine is None:  # it has no batch yet
+            return
         history, store, lifecycle = self.schedule.history, self.schedule.store, self.engine.lifecycle
         wrong = of_views(lifecycle)
         unfinished = plans_of(lifecycle)

@@ -54,6 +54,7 @@ class Script(Schedule):
 
 def is_on_time(driver: Any) -> bool:
     """Whether the missed batches of a driver are planned, and have ended."""
+    assert driver.engine is not None
     generator = driver.engine._generator
     return generator._due._missed is None and not generator._lifecycle.open()
 

@@ -26,8 +26,8 @@ class LookedAt:
         self.observers = Observers("job", settings, interval, self.driver.clock, self.driver.bus, lambda: 2)
 
     def start(self) -> LookedAt:
-        self.observers.start(self.driver.engine, self.driver.store)
-        self.driver.engine.open()
+        self.observers.start(self.driver.host.graph, self.driver.store)
+        self.observers.opened(self.driver.open())
         self.driver.start()
         return self
 

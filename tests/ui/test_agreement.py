@@ -50,7 +50,7 @@ def tries_of(job: LookedAt) -> dict[int, int]:
 def agrees(job: LookedAt) -> None:
     """Every figure that progress, metrics, status or the plan log have is the same on the page."""
     page, batches = job.get("statistics"), job.get("batches")
-    status, progress, found = job.observers.status(job.driver.engine), job.observers.progress.recent(), job.scrape()
+    status, progress, found = job.observers.status(), job.observers.progress.recent(), job.scrape()
     assert (page["epoch"], page["host"], page["pid"]) == (status.epoch, status.host, status.pid)
     assert page["startTimeMs"] == status.started_ms and page["nowMs"] == status.written_ms
     assert (page["numUnfinishedBatches"], page["numFailedBatches"], page["numWaitingBatches"]) == (
@@ -165,7 +165,7 @@ def agrees_about_logs(job: LookedAt) -> None:
     number = lag["stream"]
     assert lag["records"] == page["lagRecords"] == found[f'kstream_input_lag_records{{input="{number}"}}']
     assert lag["seconds"] == found[f'kstream_input_lag_seconds{{input="{number}"}}']
-    assert [lag["records"]] == [each.records for each in job.observers.status(job.driver.engine).lag]
+    assert [lag["records"]] == [each.records for each in job.observers.status().lag]
     for topic in lag["topics"]:
         assert topic["records"] == found[f'kstream_topic_lag_records{{input="{number}",topic="{topic["topic"]}"}}']
         for one in topic["partitions"]:
@@ -347,7 +347,7 @@ def test_a_state_that_cannot_be_written_is_told_by_page_metrics_and_status(looke
     sentence = "failing: the state cannot be written, and each batch tries it again: OSError: no space left"
     page = job.get("statistics")
     assert (page["state"], page["stateText"], job.scrape()["kstream_state_write_failed"]) == ("failing", sentence, 1)
-    assert judge(job.observers.status(job.driver.engine)) == ("failing", sentence)
+    assert judge(job.observers.status()) == ("failing", sentence)
     files.write = write
     job.driver.tick(1)
     assert (job.get("statistics")["state"], job.scrape()["kstream_state_write_failed"]) == ("running", 0)
