@@ -63,13 +63,18 @@ jars: install ## fetch the real broker's jars into .cache/ now (the integration 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks
 
-chaos: install ## the long campaigns: a driver killed 36 times, also with a sink that refuses batches and with databases and topics that are written exactly once, then each request of the Kafka sink held or lost, then brokers and drivers killed for three minutes, also with a topic that is written exactly once, then executors and drivers under receivers, then everything under a job with state on a cluster; each must be exact
+chaos: install ## the long campaigns: a driver killed 36 times, also with a sink that refuses batches and with databases and topics that are written exactly once, then behind a shuffle, with code that changes and from a topic that grows, then each request of the Kafka sink held or lost, then brokers and drivers killed for three minutes, also with a topic that is written exactly once, then executors and drivers under receivers, then everything under a job with state on a cluster; each must be exact
 	@$(PY) -m integration.exactness --kills 36
 	@$(PY) -m integration.exactness --kills 36 --refusals 2
 	@$(PY) -m integration.exactness --kills 36 --refusals 2 --conf spark.streaming.kstream.failedBatch=hold --conf spark.streaming.kstream.batch.retries=5
 	@$(PY) -m integration.exactness --kills 36 --sink sqlite
 	@$(PY) -m integration.exactness --kills 12 --sink postgresql
 	@$(PY) -m integration.exactness --kills 36 --sink kafka
+	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --reduced
+	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 8 --changes values
+	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --reduced --changes values
+	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --reduced --changes keys
+	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --grow-to 8
 	@$(PY) -m integration.sink_faults
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10 --sink kafka --rate 1000

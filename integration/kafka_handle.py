@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     PartitionMetadata,
@@ -102,6 +103,18 @@ class KafkaHandle(ABC):
         """The partitions of the topic, as the cluster tells them now; none if there is no such topic."""
         known = self.admin.list_topics(timeout=10).topics.get(name)
         return {} if known is None else known.partitions
+
+    def add_partitions(self, name: str, partitions: int) -> int:
+        """Gives the topic so many partitions, and returns the number when each has a leader that answers and `produce` knows them."""
+        self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
+        self.wait_for_leaders(name, partitions)
+        producer: Any = self._producer  # by itself it asks again only when it must
+        end = time.monotonic() + 20
+        while producer is not None and len(producer.list_topics(name, timeout=10).topics[name].partitions) < partitions:
+            if time.monotonic() > end:
+                raise BrokerError(f"the producer does not hear of the new partitions of {name}")
+            time.sleep(0.1)
+        return partitions
 
     def configure_topic(self, name: str, config: dict[str, str]) -> None:
         """Sets these settings of the topic."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import NewPartitions
 from kstream_kafka import ConsumerStrategies, KafkaUtils, LocationStrategies, consumer_record
 from kstream_kafka import TopicPartition as Partition
 
@@ -115,14 +114,6 @@ def commit(kafka: KafkaBroker, group: str, offsets: list[TopicPartition]) -> Non
     raise AssertionError(f"the offsets of {group} could not be committed")
 
 
-def add_partitions(kafka: KafkaBroker, topic: str, total: int) -> None:
-    kafka.admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
-    producer: Any = kafka._producer  # pyright: ignore[reportPrivateUsage] – it asks again only when it must
-    end = time.monotonic() + 20
-    while len(producer.list_topics(topic, timeout=10).topics[topic].partitions) < total and time.monotonic() < end:
-        time.sleep(0.1)
-
-
 def wait_until_read(collected: Collected, ends: dict[int, int]) -> None:
     """Until every stream has everything from its beginning up to `ends` – or says what it has instead."""
 
@@ -156,11 +147,11 @@ def test_every_start_is_exact_over_a_restart_and_a_new_partition_begins_at_its_b
         produce(kafka, name, [0, 1], 5)
         wait_until_read(collected, {0: 25, 1: 25})
     produce(kafka, name, [0, 1], 5)
-    add_partitions(kafka, name, 3)
+    kafka.add_partitions(name, 3)
     produce(kafka, name, [2], 5)
     with started(sc, tmp_path, kafka.bootstrap, name, group, collected):
         wait_until_read(collected, {0: 30, 1: 30, 2: 5})
-        add_partitions(kafka, name, 4)
+        kafka.add_partitions(name, 4)
         produce(kafka, name, [3], 5)
         produce(kafka, name, [0, 2], 1)
         wait_until_read(collected, {0: 31, 1: 30, 2: 6, 3: 5})

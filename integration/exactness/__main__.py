@@ -1,6 +1,8 @@
 """On a broker of its own: `python -m integration.exactness [--kills 30] [--checkpoint s3] [--refusals 2] [--cluster standalone] …`.
 
-With `--sink sqlite|postgresql|kafka` it also writes each record exactly once.
+With `--sink sqlite|postgresql|kafka` it also writes each record exactly once. To Kafka also behind a reduceByKey (`--reduced`), with code
+that is another one for each driver (`--partitions 8 --changes values`, `--reduced --changes values|keys`), or from a topic that gets more
+partitions (`--partitions 4 --grow-to 8`). Then the drivers are killed at random moments and in the middle of commits.
 """
 
 from __future__ import annotations
@@ -14,10 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
-from integration.exactness.sinks import SINKS, running_sink
+from integration.exactness.campaign import IN_WRITE, PARTITIONS, RANDOM, Campaign, plan_kills
+from integration.exactness.kafka_sink import CHANGES, KEYS, Code
+from integration.exactness.sinks import SINKS, TOPICS, running_sink
 from integration.kafka_broker import running_broker
 from integration.masters import add_cluster_option, running_master
+from kstream.scheduler.settings import RETRIES
+
+LOOKS_OFTEN = {"metadata.max.age.ms": "1000"}
+"""Of a stream that is to find new partitions soon."""
 
 
 @contextmanager
@@ -45,10 +52,18 @@ def main() -> int:
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
     parser.add_argument("--sink", choices=SINKS, help="to which the driver writes every record exactly once")
+    parser.add_argument("--reduced", action="store_true", help="a reduceByKey is in front of the output to Kafka")
+    parser.add_argument("--changes", choices=CHANGES, default="", help="what each driver writes otherwise to Kafka than that before")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="of the topic that is read")
+    parser.add_argument("--grow-to", type=int, metavar="PARTITIONS", help="that the topic gets after half of the kills")
     add_cluster_option(parser)
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
-    kills = plan_kills(options.kills, options.seed, options.sink is not None)
+    has_code = options.reduced or bool(options.changes)
+    if (has_code and options.sink != TOPICS) or (options.changes == KEYS and not options.reduced):
+        parser.error("--reduced and --changes need --sink kafka, and --changes keys needs --reduced")
+    points = [IN_WRITE, RANDOM] if has_code or options.grow_to else []
+    kills = plan_kills(options.kills, options.seed, options.sink is not None, points)
     directory = Path(tempfile.mkdtemp(prefix="exactness-"))
     with (
         running_broker(directory / "broker") as broker,
@@ -57,11 +72,16 @@ def main() -> int:
         running_sink(options.sink, directory, broker) as sink,
     ):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
-        broker.create_topic(topic, PARTITIONS)
+        broker.create_topic(topic, options.partitions)
         conf = {**master.settings_with(environment), **dict(setting.split("=", 1) for setting in options.conf)}
+        if options.changes == KEYS:
+            conf = {RETRIES.key: "5", **conf}  # a driver that has refused a batch lives when it is accepted
         environment = {**environment, **master.environment}
         campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
         campaign.refusals, campaign.endure, campaign.sink = options.refusals, options.refusals > 0, sink
+        campaign.code, campaign.partitions = Code(options.reduced, options.changes), options.partitions
+        if options.grow_to:
+            campaign.params, campaign.grow = LOOKS_OFTEN, lambda: broker.add_partitions(topic, options.grow_to)
         verdict = campaign.run(kills)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")

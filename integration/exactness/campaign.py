@@ -10,16 +10,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from integration.exactness.changed_code import LOG, STARTED, accepting, changes_in
 from integration.exactness.database import DIE_IN_WRITE
-from integration.exactness.sinks import breaches_of, places, repeats_of_the_naive
+from integration.exactness.kafka_sink import KEYS, Code
+from integration.exactness.sinks import breaches_of, places, records_of, repeats_of_the_naive
 from integration.exactness.verdict import Verdict, judge, read_lines
 from kstream import crash_point
+from kstream.checkpoint import names
 from kstream.scheduler.retry_policy import HOLD
 from kstream.scheduler.settings import FAILED_BATCH
 
@@ -42,13 +45,14 @@ class Kill:
         return f"{self.point} after {self.after_s:.2f} s" if self.point == RANDOM else f"{self.point} (pass {self.nth})"
 
 
-def plan_kills(count: int, seed: int, in_write: bool = False) -> list[Kill]:
+def plan_kills(count: int, seed: int, in_write: bool = False, points: Sequence[str] = ()) -> list[Kill]:
     """Every crash point equally often, at a different pass each time, and random moments in between; shuffled.
 
-    `in_write`: and in the middle of a write to the sink, as often.
+    `in_write`: and in the middle of a write to the sink, as often. `points`: these equally often, in place of all.
     """
     rng = random.Random(seed)
-    points = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else []), *([IN_WRITE] if in_write else [])]
+    every = [*crash_point.CRASH_POINTS, *([RANDOM] if count > len(crash_point.CRASH_POINTS) else []), *([IN_WRITE] if in_write else [])]
+    points = points or every
     kills = [Kill(point, nth=rng.randint(1, 5), after_s=rng.uniform(0, 3)) for point in (points[i % len(points)] for i in range(count))]
     rng.shuffle(kills)
     return kills
@@ -83,6 +87,14 @@ class Campaign:
     """File or URL of a database, or kafka://host:port, to which the driver writes every record, too."""
     last_conf: dict[str, str] = field(default_factory=dict)
     """Settings of the last driver that differ from those before."""
+    code: Code = field(default_factory=Code)
+    """What becomes of records on their way to topics of Kafka. If it changes, each driver has another version of it."""
+    partitions: int = PARTITIONS
+    """Of the topic."""
+    grow: Callable[[], int] | None = None
+    """Gives the topic more partitions, and returns how many. Called when a driver runs, after half of the kills."""
+    drivers: int = 0
+    """How many have been started."""
 
     def run(self, kills: list[Kill]) -> Verdict:
         """Blocks until all kills are done and the last driver has drained the topic; the verdict on everything."""
@@ -94,30 +106,45 @@ class Campaign:
         holds = self.conf.get(FAILED_BATCH.key) == HOLD or bool(self.sink)  # the output to the sink is ordered
         verdict = judge(self.directory, fed, round(self.interval * 1000), self.window, holds)
         if self.sink:
-            verdict.breaches += breaches_of(self.sink, places(fed))
+            verdict.breaches += breaches_of(self.sink, places(fed), accepts=self.code.changes == KEYS)
             if not repeats_of_the_naive(self.sink):
                 verdict.breaches.append("the naive output has nothing twice: the kills met no batch in the middle")
+        if self.code.changes:
+            changes = changes_in(self.code, records_of(self.sink), self.directory)
+            self.say(changes)
+            verdict.breaches += changes.breaches
         return verdict
 
     def kill_all(self, kills: list[Kill]) -> dict[int, int]:
         """Blocks until all kills are done and the last driver has drained the topic; the number of records by partition."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        with self._feeding() as fed:
-            for number, kill in enumerate(kills, 1):
-                began = time.monotonic()
-                self._kill_once(kill)
-                self.say(f"kill {number}/{len(kills)}: {kill}, {time.monotonic() - began:.1f} s")
-        self._drain(dict(fed))
+        with ExitStack() as stack:
+            if self.code.changes == KEYS:
+                stack.enter_context(accepting(self.directory, self._checkpoint))
+            with self._feeding() as fed:
+                for number, kill in enumerate(kills, 1):
+                    began = time.monotonic()
+                    self._kill_once(kill, grows=2 * number > len(kills))
+                    self.say(f"kill {number}/{len(kills)}: {kill}, {time.monotonic() - began:.1f} s")
+            self._drain(dict(fed))
         return dict(fed)
+
+    @property
+    def _checkpoint(self) -> str:
+        return self.checkpoint or str(self.directory / "checkpoint")
 
     # -- drivers
 
     def _start_driver(self, crash_at: str | None, in_write: int = 0) -> subprocess.Popen[bytes]:
+        self.drivers += 1
+        code = self.code if not self.code.changes else replace(self.code, version=self.drivers, keeps=self.drivers % 4 == 0)
+        narrow_and_changed = self.code.changes and not self.code.is_reduced
         options = {
             "bootstrap": self.bootstrap, "topic": self.topic, "directory": str(self.directory), "interval": self.interval,
             "window": self.window, "conf": {**PATIENT_STOP, **self.conf},
-            "params": self.params, "endure": self.endure, "refusals": self.refusals, "sink": self.sink,
-            **({} if self.checkpoint is None else {"checkpoint": self.checkpoint}),
+            "params": self.params, "endure": self.endure, "refusals": self.refusals, "sink": self.sink, "code": asdict(code),
+            "checkpoint": self._checkpoint,
+            **({"losses": "skip"} if narrow_and_changed else {}),  # then each partition is computed, also one that is written
         }  # fmt: skip
         path = self.directory / "options.json"
         path.write_text(json.dumps(options))
@@ -127,18 +154,22 @@ class Campaign:
             environment[crash_point.VARIABLE] = crash_at
         if in_write:
             environment[DIE_IN_WRITE] = str(in_write)
-        with open(self.directory / "driver.log", "ab") as log:
+        with open(self.directory / LOG, "ab") as log:
+            log.write(f"{STARTED}{self.drivers}\n".encode())
+            log.flush()
             return subprocess.Popen(
                 [sys.executable, "-m", "integration.exactness.job", str(path)],
                 env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
-    def _kill_once(self, kill: Kill) -> None:
+    def _kill_once(self, kill: Kill, grows: bool = False) -> None:
         crash_at = None if kill.point in (RANDOM, IN_WRITE) else f"{kill.point}:{kill.nth}"
         driver = self._start_driver(crash_at, kill.nth if kill.point == IN_WRITE else 0)
         try:
             if kill.point == RANDOM:
                 self._wait_started(driver)
+                if grows and self.grow is not None:
+                    self.partitions, self.grow = self.grow(), None
                 time.sleep(kill.after_s)
                 driver.kill()
             status = driver.wait(self.patience_s)
@@ -188,24 +219,37 @@ class Campaign:
                 raise AssertionError(f"the driver did not {what}; it {state}:\n{self._log_tail()}")
             time.sleep(0.1)
 
+    def _newest_ms(self) -> int:
+        """The newest batch that has a completion; 0 without one."""
+        folder = Path(self._checkpoint) / names.DONE
+        return max((int(path.name.split("-")[0]) for path in folder.glob("[0-9]*")), default=0)
+
+    def _wait_completed(self, driver: subprocess.Popen[bytes], batches: int) -> None:
+        """Returns when so many batches more have a completion, the first of which may be there. The checkpoint is on the local disk."""
+        self._wait(driver, self._newest_ms, "complete a batch")
+        until = self._newest_ms() + round((batches - 1) * self.interval * 1000)
+        self._wait(driver, lambda: self._newest_ms() >= until, f"complete {batches} batches")
+
     def _log_tail(self) -> str:
-        return (self.directory / "driver.log").read_text(errors="replace")[-4000:]
+        return (self.directory / LOG).read_text(errors="replace")[-4000:]
 
     # -- the feed
 
     @contextmanager
     def _feeding(self) -> Iterator[dict[int, int]]:
         """Feeds `rate` records a second from a thread; yields the records fed per partition, final at the end."""
-        fed = dict.fromkeys(range(PARTITIONS), 0)
+        fed = dict.fromkeys(range(self.partitions), 0)
         stop = threading.Event()
 
         def feed() -> None:
             while not stop.wait(0.1):
                 records = []
+                partitions = self.partitions
                 for i in range(max(1, self.rate // 10)):
-                    partition = i % PARTITIONS
-                    records.append((f"key-{partition}", f"{partition}:{fed[partition]}", partition))
-                    fed[partition] += 1
+                    partition = i % partitions
+                    offset = fed.get(partition, 0)
+                    records.append((f"key-{partition}", f"{partition}:{offset}", partition))
+                    fed[partition] = offset + 1
                 self.produce(self.topic, records)
 
         thread = threading.Thread(target=feed, name="feed", daemon=True)

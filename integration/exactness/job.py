@@ -1,9 +1,9 @@
 """The driver that is killed: counts a topic per batch and over a window, leaving a record of every attempt.
 
 Argument: a JSON file with bootstrap, topic, directory, interval, window (batches), conf and perhaps checkpoint, params (of the
-stream), endure (whether to go on after a failed batch), refusals (how often the sink refuses every fifth batch) and sink (to which it
-writes every record, too). Every record of
-the topic says where it lies ("partition:offset"), so that the sink can be compared with the ranges.
+stream), endure (whether to go on after a failed batch), refusals (how often the sink refuses every fifth batch), sink (to which it writes
+every record, too), code (what becomes of records on their way there, as of `Code`) and losses (the policy for records that are gone). Every
+record of the topic says where it lies ("partition:offset"), so that the sink can be compared with the ranges.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from kstream_kafka import KafkaUtils
 from pyspark import SparkConf
 
+from integration.exactness.hooks import BATCH, hold
+from integration.exactness.kafka_sink import Code
 from integration.exactness.sinks import write_to
 from kstream import BatchTime, StreamingContext
 from kstream.errors import FencedError
@@ -66,12 +68,13 @@ def setup(options: dict[str, Any]) -> StreamingContext:
     ssc = StreamingContext(conf, options["interval"])
     ssc.sparkContext.setLogLevel("ERROR")
     params = {"bootstrap.servers": options["bootstrap"], "auto.offset.reset": "smallest", **options.get("params", {})}
-    stream = KafkaUtils.createDirectStream(ssc, [options["topic"]], params)
+    stream = KafkaUtils.createDirectStream(ssc, [options["topic"]], params, onDataLoss=options.get("losses"))
 
     def batch(time: BatchTime, rdd: Any) -> None:
         ranges = [[r.topic, r.partition, r.fromOffset, r.untilOffset] for r in rdd.offsetRanges()]
         ms = time.milliseconds
         append_line(root / "attempts.jsonl", {"time": ms, "ranges": ranges, "pid": os.getpid(), "at": clock.monotonic_ns()})
+        hold(BATCH)
         refuse(root, ms // round(options["interval"] * 1000), options.get("refusals", 0))
         replace_file(root / "sink" / f"{ms}.json", sorted(rdd.map(lambda kv: kv[1]).collect()))
         append_line(root / "writes.jsonl", {"time": ms, "at": clock.monotonic_ns()})
@@ -81,7 +84,7 @@ def setup(options: dict[str, Any]) -> StreamingContext:
 
     stream.foreachRDD(batch)
     if options.get("sink"):
-        write_to(stream.map(lambda kv: kv[1]), options["sink"])
+        write_to(stream.map(lambda kv: kv[1]), options["sink"], Code(**options.get("code", {})))
     counts = stream.map(lambda kv: (kv[0], 1))
     width = options["interval"] * options["window"]
     counts.reduceByKeyAndWindow(lambda a, b: a + b, None, width, numPartitions=1).foreachRDD(window)

@@ -1,89 +1,118 @@
-"""Kafka as the sink of a driver that is killed: a topic that `saveToKafka` writes, and one that an idempotent producer writes."""
+"""Kafka as the sink of a driver that is killed: a topic that `saveToKafka` writes, and one that an idempotent producer writes.
+
+A value is `PLACES@VERSION@PARTITION`: the places of the records of the input, the code of which driver has made it, and the partition of
+the RDD. So each place is looked for by itself, also behind a reduceByKey, and each partition of a batch tells whose code has written it.
+"""
 
 from __future__ import annotations
 
+import operator
 import os
-import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark import TaskContext
 
-from integration import commands
-from integration.exactness.database import DIE_IN_WRITE, NAIVE, ONCE
+from integration.exactness.database import NAIVE, ONCE
+from integration.exactness.hooks import Hooked
 from kstream import DStream
 
 SINK_PARTITIONS = 3
-_is_patched = False
+REDUCED_PARTITIONS = 6
+PLACES_OF_A_KEY = 5
+"""So many places that follow each other are put together by a reduceByKey, as far as they are in one batch."""
+CHANGES = (VALUES, KEYS) = ("values", "keys")
+Places: TypeAlias = tuple[str, "list[str]"]
+"""A key, and the places that belong to it."""
 
 
-def value_of(driver: int, place: str) -> str:
-    """The value of a record. Its first call in a worker makes the worker kill the driver in a commit, if it is to."""
-    global _is_patched
-    if not _is_patched:
-        _is_patched = True
-        _kill_in_commit(driver, int(os.environ.get(DIE_IN_WRITE, 0)))
-    return place
+@dataclass(frozen=True)
+class Code:
+    """What the code of one driver does with the places before they are written. Pickled into the tasks.
+
+    Attributes:
+        is_reduced: whether a reduceByKey puts places together.
+        changes: what the code of each driver makes otherwise than that before: VALUES, KEYS and values, or "".
+        version: of the code; 0 if it does not change.
+        keeps: whether what is written of a half-written batch stands, whatever differs.
+    """
+
+    is_reduced: bool = False
+    changes: str = ""
+    version: int = 0
+    keeps: bool = False
+
+    def key(self, record: Places) -> str | None:
+        """Return the key of a record in Kafka. The records of the plainest job have none."""
+        if not (self.is_reduced or self.changes):
+            return None
+        return f"{self.version}-{record[0]}" if self.changes == KEYS else record[0]
+
+    def value(self, record: Places) -> str:
+        task = TaskContext.get()
+        return f"{' '.join(sorted(record[1]))}@{self.version}@{task.partitionId() if task else 0}"
 
 
-def _kill_in_commit(driver: int, nth: int) -> None:
-    """Let the nth commit kill the driver: an odd one before it is done, an even one after."""
-    from kstream_kafka.client.transaction import Transaction
+class Written(NamedTuple):
+    """A record of an output topic."""
 
-    commit, calls = Transaction.commit, 0
+    places: tuple[str, ...]
+    version: int
+    partition: int
 
-    def dies(self: Transaction) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == nth and nth % 2:
-            _kill(driver)
-        commit(self)
-        if calls == nth:
-            _kill(driver)
-
-    Transaction.commit = dies
+    @staticmethod
+    def of(value: str) -> Written:
+        places, version, partition = value.split("@")
+        return Written(tuple(places.split(" ")), int(version), int(partition))
 
 
-def _kill(driver: int) -> None:
-    os.kill(driver, signal.SIGKILL)
-    signal.pause()  # until the JVM has ended, and Spark's daemon ends this worker
-
-
-def produce_naively(bootstrap: str, places: Iterator[str]) -> None:
+def produce_naively(bootstrap: str, values: Iterator[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for place in places:
-        producer.produce(NAIVE, place)
+    for value in values:
+        producer.produce(NAIVE, value)
         producer.poll(0)
     assert producer.flush(60) == 0
 
 
-def write_to(stream: DStream[str], bootstrap: str) -> None:
+def group_of(place: str) -> str:
+    """The key by which a reduceByKey puts places together."""
+    partition, offset = place.split(":")
+    return f"{partition}:{int(offset) // PLACES_OF_A_KEY}"
+
+
+def write_to(stream: DStream[str], bootstrap: str, code: Code) -> None:
     """Write a stream of places to both topics."""
-    stream.foreachRDD(lambda rdd: rdd.foreachPartition(partial(produce_naively, bootstrap)))
-    stream.saveToKafka(ONCE, {"bootstrap.servers": bootstrap}, value=partial(value_of, os.getpid()))
+    records: DStream[Places] = stream.map(lambda place: (group_of(place) if code.is_reduced else place, [place]))
+    if code.is_reduced:
+        records = records.reduceByKey(operator.add, REDUCED_PARTITIONS)
+    records.foreachRDD(lambda rdd: rdd.map(code.value).foreachPartition(partial(produce_naively, bootstrap)))
+    if_changed = "keep" if code.keeps else "fail"
+    value = Hooked(os.getpid(), code.value)
+    records.saveToKafka(ONCE, {"bootstrap.servers": bootstrap}, key=code.key, value=value, outputChanged=if_changed)
 
 
-def breaches_of_audit(bootstrap: str) -> list[str]:
-    """What `kstream audit` says, if it is not that everything is proved."""
-    code, said, error = commands.run("audit", f"kafka {ONCE}", "--bootstrap", bootstrap)
-    return [] if code == 0 else [f"kstream audit ended with {code}", *said.splitlines(), *error.splitlines()]
-
-
-def rows(bootstrap: str, topic: str) -> Counter[str]:
-    """How often each value is in a topic, for a reader of committed records."""
+def written(bootstrap: str, topic: str) -> list[Written]:
+    """The records of a topic, for a reader of committed ones."""
     reader: Any = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
     )
-    found: Counter[str] = Counter()
+    found: list[Written] = []
     reader.assign([TopicPartition(topic, p, 0) for p in range(SINK_PARTITIONS)])
     left = set(range(SINK_PARTITIONS))
     while left:
         for message in reader.consume(1000, 0.5):
             if message.error() is None:
-                found[message.value().decode()] += 1
+                found.append(Written.of(message.value().decode()))
             elif message.offset() >= reader.get_watermark_offsets(TopicPartition(topic, message.partition()), timeout=10)[1]:
                 left.discard(message.partition())
     reader.close()
     return found
+
+
+def rows(records: Iterable[Written]) -> Counter[str]:
+    """How often each place is in these records."""
+    return Counter(place for record in records for place in record.places)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from integration import commands
 from integration.exactness import database, kafka_sink
 from integration.exactness.database import NAIVE, ONCE
-from integration.exactness.kafka_sink import SINK_PARTITIONS
+from integration.exactness.kafka_sink import SINK_PARTITIONS, Code, Written
 from integration.kafka_handle import KafkaHandle
 from kstream import DStream
 
 KAFKA = "kafka://"
 """Begins the URL of a sink that is topics of Kafka: kafka://host:port."""
-
+STANDS = "stand as an earlier try has written them"
+"""What an audit says of partitions of a batch that was accepted."""
 
 SINKS = (SQLITE, POSTGRESQL, TOPICS) = ("sqlite", "postgresql", "kafka")
 
@@ -36,17 +39,24 @@ def running_sink(kind: str | None, directory: Path, broker: KafkaHandle) -> Iter
         yield str(directory / "sink.db") if kind == SQLITE else ""
 
 
-def write_to(stream: DStream[str], url: str) -> None:
-    """Write a stream of places by both outputs."""
+def write_to(stream: DStream[str], url: str, code: Code | None = None) -> None:
+    """Write a stream of places by both outputs. `code`: what becomes of them on their way to Kafka."""
     if url.startswith(KAFKA):
-        kafka_sink.write_to(stream, url.removeprefix(KAFKA))
+        kafka_sink.write_to(stream, url.removeprefix(KAFKA), code or Code())
     else:
         database.write_to(stream, url)
 
 
 def rows(url: str, table: str) -> Counter[str]:
     """How often each place is in a table, or in a topic."""
-    return kafka_sink.rows(url.removeprefix(KAFKA), table) if url.startswith(KAFKA) else database.rows(url, table)
+    if url.startswith(KAFKA):
+        return kafka_sink.rows(kafka_sink.written(url.removeprefix(KAFKA), table))
+    return database.rows(url, table)
+
+
+def records_of(url: str) -> list[Written]:
+    """The records of the topic that is written exactly once."""
+    return kafka_sink.written(url.removeprefix(KAFKA), ONCE)
 
 
 def places(fed: Mapping[int, int]) -> set[str]:
@@ -54,8 +64,11 @@ def places(fed: Mapping[int, int]) -> set[str]:
     return {f"{partition}:{offset}" for partition, count in fed.items() for offset in range(count)}
 
 
-def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
-    """What is wrong with the rows that are written exactly once: each place that was fed is to be there once, and an audit is to say so."""
+def breaches_of(url: str, wanted: Collection[str], accepts: bool = False) -> list[str]:
+    """What is wrong with the rows that are written exactly once: each place that was fed is to be there once, and an audit is to say so.
+
+    `accepts`: whether half-written batches were accepted. Of these the audit says that it cannot know.
+    """
     once = rows(url, ONCE)
     missing, unknown = set(wanted) - once.keys(), once.keys() - set(wanted)
     wrong = {
@@ -64,7 +77,17 @@ def breaches_of(url: str, wanted: Collection[str]) -> list[str]:
         f"{once.total() - len(once)} rows are there a second time": once.total() > len(once),
     }
     breaches = [words for words, breached in wrong.items() if breached]
-    return breaches + kafka_sink.breaches_of_audit(url.removeprefix(KAFKA)) if url.startswith(KAFKA) else breaches
+    return breaches + _breaches_of_audit(url.removeprefix(KAFKA), accepts) if url.startswith(KAFKA) else breaches
+
+
+def _breaches_of_audit(bootstrap: str, accepts: bool) -> list[str]:
+    """What `kstream audit` says, if it is not that everything is proved, and if it is not about a batch that was accepted."""
+    code, said, error = commands.run("audit", f"kafka {ONCE}", "--bootstrap", bootstrap, "--json")
+    if not said:
+        return [f"kstream audit ended with {code}", *error.splitlines()]
+    words = [finding["words"] for finding in json.loads(said)["findings"]]
+    left = [line for line in words if not (accepts and STANDS in line)]
+    return [f"kstream audit ended with {code}", *left] if left or (code and not words) else []
 
 
 def repeats_of_the_naive(url: str) -> int:
