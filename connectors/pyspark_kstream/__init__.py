@@ -43,9 +43,12 @@ class DefaultSource(DataSource):
         Raises:
             SourceOptionError: an option is unknown, refused or malformed.
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
+            MissingDependencyError: the Python that Spark runs has no pyarrow.
         """
         from kstream_kafka.structured.options import SourceOptions
+        from kstream_kafka.structured.requirements import check_pyarrow
 
+        check_pyarrow()
         super().__init__(dict(options))
         self._parsed = SourceOptions.parse(options)
 

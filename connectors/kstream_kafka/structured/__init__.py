@@ -3,6 +3,7 @@
 `pyspark_kstream` has the class that Spark finds, and nothing else.
 
     options            SourceOptions: the options of Spark's Kafka source, in one table (pure)
+    requirements       what the Python of Spark's workers must have
     columns            the columns of a query: all, or those that a schema names
     limits             shares of a limit by lag, and the division of a micro-batch into tasks (pure)
     record_lengths     RecordLengths: how long the next records are
