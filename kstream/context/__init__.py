@@ -20,7 +20,7 @@ One idea: this room puts the others together. The files:
     checked_settings     the check of all settings of a context, before anything of it is made
     status               the status of this driver, and its record in the checkpoint
     observers            Observers: what watches a running context
-    factories            the methods that make input streams
+    factories            the methods that make streams
     recovery             stores and restores the graph under `recovery=graph`, and pickles functions at every start
     replay               runs stored batches again
     streaming_context    StreamingContext, the public class

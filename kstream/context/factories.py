@@ -1,4 +1,4 @@
-"""StreamFactories: the methods of StreamingContext that make input streams."""
+"""StreamFactories: the methods of StreamingContext that make streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from pyspark.storagelevel import StorageLevel
 
 from kstream.clock import Clock
 from kstream.conf import Settings
-from kstream.dstream import DStream, DStreamGraph, FileInputDStream, QueueInputDStream, ReceiverInputDStream
+from kstream.dstream import (
+    DStream,
+    DStreamGraph,
+    FileInputDStream,
+    QueueInputDStream,
+    ReceiverInputDStream,
+    TransformedDStream,
+    UnionDStream,
+)
+from kstream.dstream.arguments import takes_one_argument
+from kstream.dstream.base import node_of
 from kstream.dstream.ports import StateRDDs
 from kstream.dstream.recipe import Recorder, on_workers, recorded
 from kstream.errors import ConfigurationError
@@ -42,7 +52,7 @@ class ContextServices:
 
 
 class StreamFactories:
-    """Base of StreamingContext: its methods make input streams. A stored graph can restore all of them except those of `queueStream`.
+    """Base of StreamingContext: its methods make streams. A stored graph can restore all of them except those of `queueStream`.
 
     Each method raises IllegalStateError once the context has started.
     """
@@ -218,6 +228,36 @@ class StreamFactories:
     def _as_rdd(self, records: Any) -> RDD[Any]:
         """Return the RDD itself, or make one of a list."""
         return records if hasattr(records, "ctx") else self.sparkContext.parallelize(records)
+
+    # -- streams of streams
+
+    @recorded
+    def union(self, *dstreams: DStream[T]) -> DStream[T]:
+        """Return a stream of all records of the streams, batch by batch.
+
+        Args:
+            dstreams: streams of this context.
+
+        Raises:
+            ValueError: the streams have different slide durations, or belong to different contexts.
+        """
+        return dstreams[0] if len(dstreams) == 1 else DStream(UnionDStream([node_of(stream) for stream in dstreams]))
+
+    @recorded
+    def transform(self, dstreams: Sequence[DStream[Any]], transformFunc: Callable[..., RDD[T]]) -> DStream[T]:
+        """Apply a function to the RDDs of several streams, batch by batch.
+
+        Args:
+            dstreams: streams of this context with the same slide duration.
+            transformFunc: transformFunc(tuple of RDDs) or transformFunc(time, tuple of RDDs), on the driver; returns an RDD.
+
+        Returns:
+            A stream of the RDDs returned.
+        """
+        parents = [node_of(stream) for stream in dstreams]
+        if takes_one_argument(transformFunc):
+            return DStream(TransformedDStream(parents, lambda _time, *rdds: transformFunc(rdds)))
+        return DStream(TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), rdds)))
 
 
 def _local(url: str) -> bool:

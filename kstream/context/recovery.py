@@ -16,14 +16,16 @@ from typing import Any, TypeVar
 
 from pyspark import SparkContext
 
+from kstream import connectors
 from kstream.batch_time import Duration
 from kstream.checkpoint import stored_graph
 from kstream.checkpoint.input_records import write_connections
 from kstream.checkpoint.reader import has_checkpoint, newest_plan
 from kstream.conf import Settings
 from kstream.context.settings import RECOVERY
-from kstream.dstream import DStream, DStreamGraph
+from kstream.dstream import DStream, DStreamGraph, QueueInputDStream
 from kstream.dstream.ports import services_of
+from kstream.dstream.queue_input_dstream import QUEUE_KIND
 from kstream.dstream.recipe import Recipe, Recorder, Replay, UserFunction
 from kstream.dstream.reference import StreamReference, dumping, loading
 from kstream.errors import ConfigurationError, GraphNotRestoredError, NotRecoverableError, NotSerializableError, StorageError
@@ -150,13 +152,12 @@ def made_or_restored(directory: CheckpointDirectory, setup: Callable[[], C], res
     return setup()
 
 
-def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_input: Callable[[C, Recipe], DStream[Any]]) -> C:
+def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C]) -> C:
     """Make the context of a stored graph. If its stored calls fail, a SparkContext that was made here is stopped.
 
     Args:
         stored: the graph.
         make: make(sc_or_conf, interval) makes a context. An existing SparkContext is used with its own settings.
-        make_input: make_input(context, recipe) makes an input stream from its recipe.
 
     Raises:
         GraphNotRestoredError: the stored calls no longer work, because another version of kstream wrote them.
@@ -170,7 +171,7 @@ def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_inp
         services_of(context).settings.override(RECOVERY, GRAPH)  # an existing SparkContext may lack the setting
         if stored.remember_ms is not None:
             context.remember(Duration(stored.remember_ms))
-        replay = Replay(context, stored.functions, lambda recipe: make_input(context, recipe))
+        replay = Replay(context, stored.functions, lambda recipe: _input_again(context, recipe))
         replay.run(stored.calls)
         for reference in stored.references:
             reference.bind(replay.streams)
@@ -181,6 +182,13 @@ def make_again(stored: StoredGraph, make: Callable[[Any, Duration], C], make_inp
             raise
         raise stored_graph.not_restored(stored.path, f"its operators cannot be called again ({type(e).__name__}: {e})") from e
     return context
+
+
+def _input_again(context: Any, recipe: Recipe) -> DStream[Any]:
+    """Make an input stream of a stored graph, by its connector. NotRecoverableError for a queue stream."""
+    if recipe.kind == QUEUE_KIND:
+        raise QueueInputDStream.not_recoverable()
+    return connectors.load(recipe.kind.partition("-")[0]).restore_input(context, recipe)
 
 
 # -- from a graph to its stored form, and the check of its functions
@@ -299,12 +307,15 @@ def _redacted(pattern: str) -> re.Pattern[str]:
         ) from e
 
 
-def store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:
-    """Store the graph with its interval and its settings. Blocks on the store. Call it when this driver is the checkpoint's writer.
+def store_for_restarts(store: FileStore, record: stored_graph.GraphRecord | None, graph: DStreamGraph, sc: SparkContext) -> None:
+    """Store the graph of `record`; without one, under `recovery=setup`, delete a stored graph. Store the connections of the inputs.
+
+    Blocks on the store. Called when this driver is the checkpoint's writer, and before any batch runs: otherwise a driver that is killed
+    while missed batches run would leave an old graph to the next start.
 
     Args:
         store: the checkpoint.
-        record: the calls and functions; the rest is added to its `graph`.
+        record: the calls and functions of the graph.
         graph: the graph of the context.
         sc: the SparkContext, whose settings are stored.
 
@@ -312,6 +323,15 @@ def store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStre
         StorageError: the store failed.
         ConfigurationError: `spark.redaction.regex` is not a regular expression of Python.
     """
+    if record is None:
+        _drop_graph(store)
+    else:
+        _store_graph(store, record, graph, sc)
+    store_connections(store, graph)
+
+
+def _store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStreamGraph, sc: SparkContext) -> None:
+    """Store the graph with its interval and its settings, which are added to the record. Raises as `store_for_restarts`."""
     remember = graph.remember_duration
     conf, secret = storable_conf(settings_of(sc))
     if secret:
@@ -320,7 +340,7 @@ def store_graph(store: FileStore, record: stored_graph.GraphRecord, graph: DStre
     stored_graph.write_graph(store, record)
 
 
-def drop_graph(store: FileStore) -> None:
+def _drop_graph(store: FileStore) -> None:
     """Delete the stored graph after a start that called `setup`, so that no later start restores old code. Blocks; StorageError."""
     version = stored_graph.remove_graph(store)
     if version is not None:

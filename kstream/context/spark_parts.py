@@ -12,14 +12,16 @@ from pyspark import SparkContext
 from kstream.clock import Clock
 from kstream.conf import Settings
 from kstream.context.engine import SparkServices
-from kstream.dstream import DStreamGraph
+from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.state_files import StateFiles
 from kstream.errors import JvmLostError
+from kstream.receiver.settings import WAITING_TIME
 from kstream.spark.broadcast_files import remove_unused_broadcast_files
 from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.jvm_log import quiet_failed_tasks
 from kstream.spark.jvm_watch import JvmWatch
+from kstream.spark.receiver_runner import check_cores
 from kstream.spark.receivers import open_received_blocks
 from kstream.spark.spark_ui import SparkUi
 from kstream.storage import FileStore, place_for_workers
@@ -62,6 +64,16 @@ class SparkParts:
         graph.placement = environment.placement
         received = partial(open_received_blocks, self._sc, self._settings, clock, tell, stop_wanted)
         return SparkServices(environment, self._state_files, received, SparkExecutorAllocationClient(self._sc))
+
+    def wait_for_cores(self, graph: DStreamGraph, stop_wanted: threading.Event) -> None:
+        """Block until the cluster has enough cores for the receivers of this graph; see `check_cores`. Returns at once without receivers.
+
+        Raises:
+            NotEnoughCoresError: the cluster has not given the cores in time.
+        """
+        receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in graph.active_inputs())
+        if receivers:
+            check_cores(self._sc, receivers, stop_wanted, self._settings[WAITING_TIME] / 1000)
 
     def _state_files(self, store: FileStore, epoch: int) -> StateFiles:
         """Make the writer and reader of state, for the engine."""

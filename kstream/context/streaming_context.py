@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyspark import SparkConf, SparkContext
 
-from kstream import connectors, crash_point
+from kstream import crash_point
 from kstream.batch_time import Duration
 from kstream.checkpoint.given_path import check_directory, check_start
 from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
@@ -29,30 +29,22 @@ from kstream.context.status import how_it_ended
 from kstream.context.uncaught import log_error, print_errors_shortly
 from kstream.context.unfinished_work import UnfinishedWork
 from kstream.context.waiter import ContextWaiter, StreamingContextState
-from kstream.dstream import DStream, DStreamGraph, QueueInputDStream, ReceiverInputDStream, TransformedDStream, UnionDStream
-from kstream.dstream.arguments import as_duration, takes_one_argument
-from kstream.dstream.base import node_of
-from kstream.dstream.queue_input_dstream import QUEUE_KIND
-from kstream.dstream.recipe import Recipe, recorded
+from kstream.dstream import DStreamGraph
+from kstream.dstream.arguments import as_duration
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBus
 from kstream.public_call import public_call
-from kstream.receiver.settings import WAITING_TIME
 from kstream.scheduler.job_generator import run_each
 from kstream.spark.checkpoint_store import CheckpointDirectory, make_checkpoint_directory
 from kstream.spark.executors import known_executor_count
-from kstream.spark.receiver_runner import check_cores
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
 from kstream.storage import FileStore
 
 if TYPE_CHECKING:
-    from pyspark import RDD
-
     from kstream.checkpoint.driver_status import DriverStatus
     from kstream.checkpoint.stop_request import StopRequest
-    from kstream.checkpoint.stored_graph import GraphRecord
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -195,9 +187,7 @@ class StreamingContext(StreamFactories):
             StorageError: the store cannot be read, or the directory cannot be made.
         """
         directory = CheckpointDirectory(checkpointPath)
-        context: Any = recovery.made_or_restored(
-            directory, setupFunc, lambda stored: recovery.make_again(stored, cls, lambda ssc, recipe: ssc._make_input(recipe))
-        )
+        context: Any = recovery.made_or_restored(directory, setupFunc, lambda stored: recovery.make_again(stored, cls))
         if not isinstance(context, StreamingContext):
             raise ConfigurationError(
                 f"setup must return the StreamingContext it has made, it returned {type(context).__name__}", key="setup", value=context
@@ -238,12 +228,6 @@ class StreamingContext(StreamFactories):
         """Return the active context; None if there is none. Blocks while a context starts."""
         with cls._activation_lock:
             return cls._active
-
-    def _make_input(self, recipe: Recipe) -> DStream[Any]:
-        """Make an input stream of a stored graph, by its connector. NotRecoverableError for a queue stream."""
-        if recipe.kind == QUEUE_KIND:
-            raise QueueInputDStream.not_recoverable()
-        return connectors.load(recipe.kind.partition("-")[0]).restore_input(self, recipe)
 
     # -- life
 
@@ -315,14 +299,12 @@ class StreamingContext(StreamFactories):
         opener = self._make_opener(spark, store)
         # Before anything runs: a SIGTERM that comes while missed batches are planned waits for the start, and then stops the context.
         self._hook = self._install_shutdown_hook(UnfinishedWork(self._settings, self._graph, store is not None))
-        receivers = sum(isinstance(stream, ReceiverInputDStream) for stream in self._graph.active_inputs())
-        if receivers:
-            check_cores(self._sc, receivers, self._stop_wanted, self._settings[WAITING_TIME] / 1000)
+        spark.wait_for_cores(self._graph, self._stop_wanted)
         self._observers.start(self._graph, store, spark.ui)
         self._engine = engine = opener.open()
         self._observers.opened(engine)
         if store is not None:
-            self._store_graph(store, record)
+            recovery.store_for_restarts(store, record, self._graph, self._sc)
             self._observers.collector.is_supervised = self.is_supervised
             self._observers.report(store, self._stop_on_request)
         engine.start()
@@ -343,17 +325,6 @@ class StreamingContext(StreamFactories):
         graceful = self._settings[STOP_GRACEFULLY_ON_SHUTDOWN]
         patience = 2 * (unfinished.patience() + self._graph.batch_duration.seconds) + _LAST_STEPS_S if graceful else 0
         return ShutdownHook(self._sc, graceful, partial(self.stop, True), patience)
-
-    def _store_graph(self, store: FileStore, record: GraphRecord | None) -> None:
-        """Store the graph under recovery=graph, else delete a stored one. Store the connections of the inputs. Blocks on the store.
-
-        No batch runs before this. Otherwise a driver that is killed while missed batches run would leave an old graph to the next start.
-        """
-        if record is None:
-            recovery.drop_graph(store)
-        else:
-            recovery.store_graph(store, record, self._graph, self._sc)
-        recovery.store_connections(store, self._graph)
 
     def _on_error(self, message: str, error: BaseException) -> None:
         """Log an error of the streams, and wake the threads in `awaitTermination`. Called on threads of the engine."""
@@ -550,36 +521,6 @@ class StreamingContext(StreamFactories):
     def uiUrl(self) -> str | None:
         """The address of the page, without a token; None unless the context runs and the page is enabled. Any thread."""
         return self._observers.ui_url
-
-    # -- streams
-
-    @recorded
-    def union(self, *dstreams: DStream[T]) -> DStream[T]:
-        """Return a stream of all records of the streams, batch by batch.
-
-        Args:
-            dstreams: streams of this context.
-
-        Raises:
-            ValueError: the streams have different slide durations, or belong to different contexts.
-        """
-        return dstreams[0] if len(dstreams) == 1 else DStream(UnionDStream([node_of(stream) for stream in dstreams]))
-
-    @recorded
-    def transform(self, dstreams: Sequence[DStream[Any]], transformFunc: Callable[..., RDD[T]]) -> DStream[T]:
-        """Apply a function to the RDDs of several streams, batch by batch.
-
-        Args:
-            dstreams: streams of this context with the same slide duration.
-            transformFunc: transformFunc(tuple of RDDs) or transformFunc(time, tuple of RDDs), on the driver; returns an RDD.
-
-        Returns:
-            A stream of the RDDs returned.
-        """
-        parents = [node_of(stream) for stream in dstreams]
-        if takes_one_argument(transformFunc):
-            return DStream(TransformedDStream(parents, lambda _time, *rdds: transformFunc(rdds)))
-        return DStream(TransformedDStream(parents, lambda time, *rdds: transformFunc(time.to_datetime(), rdds)))
 
     def __repr__(self) -> str:
         return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"
