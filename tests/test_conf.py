@@ -137,6 +137,16 @@ def test_the_page_of_settings_is_that_of_the_code() -> None:
     assert printed.stdout == tables[1] + "\n"
 
 
+def test_the_settings_are_printed_also_where_there_is_no_pyspark() -> None:
+    program = """
+import runpy, sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+runpy.run_module("kstream.conf", run_name="__main__")
+"""
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert printed.stdout == TABLE.markdown() + "\n" and printed.stderr == ""
+
+
 def test_an_option_of_a_command_wins_over_what_is_configured() -> None:
     settings = Settings({"spark.streaming.kstream.recovery.allow": "dropped:a"})
     settings.override(RECOVERY_ALLOW, "dropped:b")

@@ -26,7 +26,20 @@ One idea: this room puts the others together. The files:
     streaming_context    StreamingContext, the public class
 """
 
-from kstream.context.streaming_context import StreamingContext
-from kstream.context.waiter import StreamingContextState
+from typing import TYPE_CHECKING
+
+from kstream.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from kstream.context.streaming_context import StreamingContext
+    from kstream.context.waiter import StreamingContextState
+else:  # at the first use, because they need pyspark, and the settings of the room do not
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "StreamingContext": "kstream.context.streaming_context",
+            "StreamingContextState": "kstream.context.waiter",
+        },
+    )
 
 __all__ = ["StreamingContext", "StreamingContextState"]

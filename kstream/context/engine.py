@@ -29,12 +29,11 @@ from kstream.errors import FencedError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.receiver import Receiver
-from kstream.scheduler import JobGenerator, JobGeneratorCallbacks, JobScheduler, SchedulerParts
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
 from kstream.scheduler.input_lags import InputLags
-from kstream.scheduler.job_generator import run_each
-from kstream.scheduler.job_scheduler import JobEnvironment
+from kstream.scheduler.job_generator import JobGenerator, JobGeneratorCallbacks, run_each
+from kstream.scheduler.job_scheduler import JobEnvironment, JobScheduler, SchedulerParts
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.scheduler.settings import CONCURRENT_JOBS, MAX_BATCH_FAILURES, SKIP_EMPTY_BATCHES, UNREACHABLE_TIMEOUT

@@ -28,16 +28,40 @@ computed again from its plan. A file imports only files above it:
     graph                  DStreamGraph
 """
 
-from kstream.dstream.dstream import DStream, MapWithStateDStream
-from kstream.dstream.file_input_dstream import FileInputDStream
-from kstream.dstream.graph import DStreamGraph
-from kstream.dstream.input_dstream import InputDStream
-from kstream.dstream.queue_input_dstream import QueueInputDStream
-from kstream.dstream.receiver_input_dstream import ReceiverInputDStream
-from kstream.dstream.recipe import Recipe
-from kstream.dstream.state_spec import StateSpec
-from kstream.dstream.transformed_dstreams import ForEachDStream, TransformedDStream, UnionDStream
-from kstream.dstream.windowed_dstreams import WindowedDStream
+from typing import TYPE_CHECKING
+
+from kstream.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from kstream.dstream.dstream import DStream, MapWithStateDStream
+    from kstream.dstream.file_input_dstream import FileInputDStream
+    from kstream.dstream.graph import DStreamGraph
+    from kstream.dstream.input_dstream import InputDStream
+    from kstream.dstream.queue_input_dstream import QueueInputDStream
+    from kstream.dstream.receiver_input_dstream import ReceiverInputDStream
+    from kstream.dstream.recipe import Recipe
+    from kstream.dstream.state_spec import StateSpec
+    from kstream.dstream.transformed_dstreams import ForEachDStream, TransformedDStream, UnionDStream
+    from kstream.dstream.windowed_dstreams import WindowedDStream
+else:  # at the first use, because they need pyspark, and the settings of the room do not
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "DStream": "kstream.dstream.dstream",
+            "DStreamGraph": "kstream.dstream.graph",
+            "FileInputDStream": "kstream.dstream.file_input_dstream",
+            "ForEachDStream": "kstream.dstream.transformed_dstreams",
+            "InputDStream": "kstream.dstream.input_dstream",
+            "MapWithStateDStream": "kstream.dstream.dstream",
+            "QueueInputDStream": "kstream.dstream.queue_input_dstream",
+            "ReceiverInputDStream": "kstream.dstream.receiver_input_dstream",
+            "Recipe": "kstream.dstream.recipe",
+            "StateSpec": "kstream.dstream.state_spec",
+            "TransformedDStream": "kstream.dstream.transformed_dstreams",
+            "UnionDStream": "kstream.dstream.transformed_dstreams",
+            "WindowedDStream": "kstream.dstream.windowed_dstreams",
+        },
+    )
 
 __all__ = [
     "DStream",

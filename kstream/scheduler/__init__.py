@@ -26,8 +26,3 @@ file imports only files above it:
     restart              Restart: continues from the log of earlier drivers
     job_generator        JobGenerator: ticks, graceful stop, clean-up
 """
-
-from kstream.scheduler.job_generator import JobGenerator, JobGeneratorCallbacks
-from kstream.scheduler.job_scheduler import JobScheduler, SchedulerParts
-
-__all__ = ["JobGenerator", "JobGeneratorCallbacks", "JobScheduler", "SchedulerParts"]

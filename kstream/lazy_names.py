@@ -1,0 +1,23 @@
+"""lazy_names: lets a package have names whose modules are imported at their first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package. So who needs one file of the package does not load what the names need, such as pyspark.
+
+    Args:
+        package: its name.
+        homes: name → the module that has it.
+    """
+
+    def getattr_of_package(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return getattr_of_package
