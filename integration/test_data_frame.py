@@ -144,7 +144,8 @@ def test_a_session_of_the_builder_on_the_same_context(sc: Any, kafka: KafkaBroke
 
 
 def test_an_RDDs_reads_make_a_frame_of_the_same_records(sc: Any, spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic):
-    rdd = KafkaRDD(sc, numbers(kafka, topic(2), 50, 2), executor(kafka), Decoding())
+    ranges = numbers(kafka, topic(2), 50, 2)
+    rdd = KafkaRDD(sc, ranges, RangeReads.of([RangeSplit(r) for r in ranges], executor(kafka), 120_000), Decoding())
     values = kafka_data_frame(spark, rdd.reads).selectExpr("CAST(value AS STRING) AS v").collect()
     assert [row.v for row in values] == rdd.values().collect()
 

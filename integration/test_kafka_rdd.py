@@ -15,6 +15,7 @@ from kstream_kafka.errors import BrokerUnreachableError, KafkaConfigError, Unkno
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.reader.range_reads import RangeReads
 
 from integration.kafka_broker import KafkaBroker
 from kstream import StreamingContext
@@ -28,9 +29,12 @@ def params(kafka: KafkaBroker, **given: Any) -> KafkaParams:
     return KafkaParams.parse({"bootstrap.servers": kafka.bootstrap, **{k.replace("_", "."): v for k, v in given.items()}})
 
 
-def rdd_of(sc: Any, kafka: KafkaBroker, *ranges: OffsetRange, decoding: Decoding | None = None, **options: Any) -> KafkaRDD:
-    given = options.pop("params", None) or params(kafka)
-    return KafkaRDD(sc, ranges, given.executor(), decoding or Decoding(), **options)
+def rdd_of(
+    sc: Any, kafka: KafkaBroker, *ranges: OffsetRange, decoding: Decoding | None = None, exact_counts: bool = True, **options: Any
+) -> KafkaRDD:
+    given, splits = options.get("params") or params(kafka), options.get("splits") or [RangeSplit(r) for r in ranges]
+    reads = RangeReads.of(splits, given.executor(), 120_000)
+    return KafkaRDD(sc, ranges, reads, decoding or Decoding(), exact_counts=exact_counts)
 
 
 def fill(kafka: KafkaBroker, topic: str, values: range, partition: int = 0) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kstream_kafka import ConsumerStrategies, KafkaRDD, KafkaUtils, LocationStrategies, OffsetRange, value_only
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.planning.packing import Packing
+from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.reader.range_reads import RangeReads
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
@@ -145,7 +146,7 @@ def test_a_record_that_a_decoder_cannot_read_is_named(sc: Any, kafka: KafkaBroke
 def test_a_record_of_packed_and_split_ranges_is_named(sc: Any, kafka: KafkaBroker, orders: str, packing: Packing) -> None:
     ranges = [OffsetRange(orders, p, 2, RECORDS) for p in range(PARTITIONS)]
     executor = KafkaParams.parse({"bootstrap.servers": kafka.bootstrap}).executor()
-    rdd = KafkaRDD(sc, ranges, executor, Decoding(), packing=packing, poll_timeout_ms=20_000)
+    rdd = KafkaRDD(sc, ranges, RangeReads.of([RangeSplit(r) for r in ranges], executor, 20_000, packing), Decoding())
     with pytest.raises(BadOrder) as caught, raising_the_users_error():
         rdd.map(check_pair).collect()
     assert f", record {orders}-1@7 (20" in task_of(caught.value)

@@ -25,7 +25,7 @@ WHERE_AND_VALUE = Decoding(message_handler=lambda m: (m.partition, m.offset, m.m
 
 
 def rdd_of(sc: Any, kafka: KafkaBroker, ranges: list[OffsetRange], packing: Packing, decoding: Decoding = WHERE_AND_VALUE) -> KafkaRDD:
-    return KafkaRDD(sc, ranges, executor(kafka), decoding, packing=packing, poll_timeout_ms=20_000)
+    return KafkaRDD(sc, ranges, RangeReads.of([RangeSplit(r) for r in ranges], executor(kafka), 20_000, packing), decoding)
 
 
 def executor(kafka: KafkaBroker) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.reader.range_reads import RangeReads
 
 from integration.kafka_cluster import KafkaCluster
 from integration.kafka_handle import QUIET, produce_all
@@ -50,11 +51,8 @@ class Cut:
         """The range as a task of a batch reads it that was planned before the election."""
         params = KafkaParams.parse({"bootstrap.servers": self.cluster.bootstrap})
         wanted = OffsetRange(self.topic, 0, start, until)
-        rdd = KafkaRDD(
-            sc, [wanted], params.executor(), Decoding(message_handler=value_only),
-            splits=[RangeSplit(wanted, self.epoch)], poll_timeout_ms=30_000,
-        )  # fmt: skip
-        return rdd.collect()
+        reads = RangeReads.of([RangeSplit(wanted, self.epoch)], params.executor(), 30_000)
+        return KafkaRDD(sc, [wanted], reads, Decoding(message_handler=value_only)).collect()
 
 
 @pytest.fixture(scope="module")

@@ -300,6 +300,7 @@ class KafkaUtils:
         """
         from kstream_kafka.reader.kafka_rdd import KafkaRDD, check_available
         from kstream_kafka.reader.location_strategy import executor_locations
+        from kstream_kafka.reader.range_reads import RangeReads
 
         _check_decoders("createRDD", keyDecoder, valueDecoder, messageHandler)
         ranges, params = _ranges(offsetRanges), KafkaParams.parse(kafkaParams)
@@ -313,11 +314,9 @@ class KafkaUtils:
         return KafkaRDD(
             sc,
             ranges,
-            params.executor(),
+            RangeReads.of([RangeSplit(r) for r in ranges], params.executor(), settings[POLL_TIMEOUT], packing),
             decoding,
-            poll_timeout_ms=settings[POLL_TIMEOUT],
             exact_counts=not settings[ALLOW_NON_CONSECUTIVE_OFFSETS],
-            packing=packing,
             locations=executor_locations(sc, locations, ranges, packing, {}),
         )
 

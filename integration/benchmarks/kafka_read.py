@@ -36,6 +36,7 @@ from kstream_kafka.client.params import KafkaParams, bulk
 from kstream_kafka.client.ports import LogEnd
 from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
+from kstream_kafka.reader.range_reads import RangeReads
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
@@ -178,12 +179,12 @@ def sides(sc: Any, bootstrap: str, topics: Topics, records: int) -> dict[str, Ca
     headed = [OffsetRange(topics.headed, 0, 0, records)]
 
     def rdd(ranges: list[OffsetRange], decoding: Decoding) -> KafkaRDD:
-        return KafkaRDD(sc, ranges, executor, decoding)
+        return KafkaRDD(sc, ranges, RangeReads.of([RangeSplit(r) for r in ranges], executor, 120_000), decoding)
 
     def packed(partitions: int) -> int:
         ranges, epochs = topics.spread[partitions]
         splits = [RangeSplit(whole, epoch) for whole, epoch in zip(ranges, epochs, strict=True)]
-        return KafkaRDD(sc, ranges, executor, values, splits=splits, packing=Packing(max_tasks=CORES)).map(len).sum()
+        return KafkaRDD(sc, ranges, RangeReads.of(splits, executor, 120_000, Packing(max_tasks=CORES)), values).map(len).sum()
 
     plain = Consumer(bulk(executor))
     values = Decoding(None, None, value_only)

@@ -24,9 +24,10 @@ from typing import Any
 
 from kstream_kafka import KafkaRDD, OffsetRange, value_only
 from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader.dead_letter_writer import KafkaDeadLetters
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_reads import BatchReadContext
+from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
 from pyspark import SparkConf
 
 from integration.kafka_broker import running_broker
@@ -78,10 +79,9 @@ class Sides:
     def count(self, side: str) -> int:
         topic = self._poison if "poison" in side else self._clean
         policy = self._policies[side]
-        rdd = KafkaRDD(
-            self._sc, [OffsetRange(topic, 0, 0, self._records)], self._executor, Decoding(None, loads, value_only),
-            exact_counts=False, read_context=BatchReadContext(errors=policy),
-        )  # fmt: skip
+        whole = OffsetRange(topic, 0, 0, self._records)
+        reads = RangeReads.of([RangeSplit(whole)], self._executor, 120_000, read_context=BatchReadContext(errors=policy))
+        rdd = KafkaRDD(self._sc, [whole], reads, Decoding(None, loads, value_only), exact_counts=False)
         large: Any = partial(filter_records, is_large, RecordStep(TRANSFORMATION, "filter", "is_large"))
         return rdd.mapPartitions(plain_filter if policy is None else large).count()
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kstream.batch import SkippedRecord
 from kstream.offsets.offset_range import OffsetRange
 from kstream.spark.worker_rdd import WorkerRDD
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.errors import RangesNotAvailableError
-from kstream_kafka.planning.packing import NOT_PACKED, Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
-from kstream_kafka.reader.range_reads import NO_BATCH, BatchReadContext, RangeReads
+from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.reader.range_task import RangeTask
 
 
@@ -36,40 +34,29 @@ class KafkaRDD(WorkerRDD):
         self,
         sc: Any,
         ranges: Sequence[OffsetRange],
-        executor: dict[str, Any],
+        reads: RangeReads,
         decoding: Decoding,
         *,
-        splits: Sequence[RangeSplit] | None = None,
-        poll_timeout_ms: int = 120_000,
         exact_counts: bool = True,
-        packing: Packing = NOT_PACKED,
         locations: Sequence[Sequence[str]] | None = None,
-        read_context: BatchReadContext = NO_BATCH,
-        skipped: Collection[SkippedRecord] = (),
     ) -> None:
         """Create the RDD. Sends no request.
 
         Args:
             sc: the SparkContext.
             ranges: the planned ranges.
-            executor: complete consumer properties, except for fetch sizes.
+            reads: what the tasks read of these ranges, and how.
             decoding: makes the elements from the messages.
-            splits: the ranges with the leader epochs of their plan; None without a plan.
-            poll_timeout_ms: how long a task waits for the next record, in ms.
             exact_counts: whether offsets have no gaps, so that a range has as many records as offsets. Then `count` and `isEmpty` run no
                 job, and `take` visits only the partitions that it needs. With `spark.streaming.kafka.allowNonConsecutiveOffsets` it is
                 False, and jobs count the records.
-            packing: the limits for the distribution of ranges over tasks.
             locations: the preferred locations of each partition, in Spark's notation; None for no preference.
-            read_context: the batch for which the ranges are read.
-            skipped: the records of the ranges that are left out. `count` does not count them.
         """
         self._ranges = tuple(ranges)
         self._exact_counts = exact_counts
-        known = splits if splits is not None else [RangeSplit(r) for r in self._ranges]
-        self.reads = RangeReads.of(known, executor, poll_timeout_ms, packing, read_context, skipped)
+        self.reads = reads
         """The splits that the tasks read. `foreachBatch` makes a DataFrame of the same records from them."""
-        super().__init__(sc, len(self.reads.tasks), RangeTask(self.reads, decoding), locations=locations)
+        super().__init__(sc, len(reads), RangeTask(reads, decoding), locations=locations)
 
     def offsetRanges(self) -> list[OffsetRange]:
         """Return the planned ranges. Range i is partition i of the RDD, unless ranges are packed or split."""

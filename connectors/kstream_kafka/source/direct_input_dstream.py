@@ -223,7 +223,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         from kstream_kafka.reader.dead_letter_writer import dead_letters
         from kstream_kafka.reader.kafka_rdd import KafkaRDD  # imported late, because it needs a JVM and planning does not
         from kstream_kafka.reader.location_strategy import executor_locations
-        from kstream_kafka.reader.range_reads import BatchReadContext
+        from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
         from kstream_kafka.reader.range_task import ReportToDriver
 
         settings, sc, reports = self.ssc.settings, self.ssc.sparkContext, self._reports_of_tasks()
@@ -234,18 +234,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         letters = dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time)
         errors = policy.in_tasks(plan.ranges, letters, self._stored_property(time))
         report_to = ReportToDriver(reports.accumulator, time.milliseconds)
+        context = BatchReadContext(plan.topic_ids, self.on_data_loss != FAIL, report_to, errors)
         return KafkaRDD(
             sc,
             plan.ranges,
-            self.spec.params.executor(),
+            RangeReads.of(plan.splits, self.spec.params.executor(), settings[POLL_TIMEOUT], packing, context, plan.skipped),
             self.spec.decoding,
-            splits=plan.splits,
-            poll_timeout_ms=settings[POLL_TIMEOUT],
             exact_counts=errors is None and not settings[ALLOW_NON_CONSECUTIVE_OFFSETS],
-            packing=packing,
             locations=executor_locations(sc, self.spec.locations, plan.ranges, packing, self._hosts),
-            read_context=BatchReadContext(plan.topic_ids, self.on_data_loss != FAIL, report_to, errors),
-            skipped=plan.skipped,
         )
 
     # -- methods for users, besides the operators

@@ -85,7 +85,8 @@ def test_count_isEmpty_and_take_know_what_is_left(sc: Any, bootstrap: str, exact
     def rdd(ranges: list[OffsetRange], skipped: Any) -> KafkaRDD:
         executor = KafkaParams.parse({"bootstrap.servers": bootstrap}).executor()
         decoding = Decoding(None, utf8_decoder, value_only)
-        return KafkaRDD(sc, ranges, executor, decoding, exact_counts=exact, skipped=skipped)
+        reads = RangeReads.of([RangeSplit(r) for r in ranges], executor, 120_000, skipped=skipped)
+        return KafkaRDD(sc, ranges, reads, decoding, exact_counts=exact)
 
     whole = rdd(RANGES, SKIPPED)
     assert whole.offsetRanges() == RANGES, "the ranges never change"
