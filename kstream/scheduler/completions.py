@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.checkpoint.state_log import States
+from kstream.dstream.graph import DStreamGraph
 from kstream.errors import StorageError, is_of_a_task, with_record
-from kstream.output import Output
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.batch_steps import Retry
 from kstream.scheduler.retry_policy import RetryPolicy
@@ -58,19 +57,6 @@ class FailedTry:
     is_over: bool
 
 
-class ReportsOutcome(Protocol):
-    """An input stream that reports what the jobs of a batch have found. Implemented by `InputDStream`."""
-
-    @property
-    def id(self) -> int:
-        """The stream id."""
-        ...
-
-    def outcome_of(self, time: Time) -> InputOutcome | None:
-        """Return the outcome of a batch; None if its plan is not kept. Called again only after an error. Any thread."""
-        ...
-
-
 class Completions:
     """Ends the batches of one driver: stores the end, then tells the lifecycle.
 
@@ -85,8 +71,7 @@ class Completions:
         log: BatchLog,
         states: StateCheckpointer,
         lifecycle: BatchLifecycle,
-        inputs: Callable[[], Iterable[ReportsOutcome]],
-        outputs: Callable[[], Iterable[Output]],
+        graph: DStreamGraph,
         policy: RetryPolicy,
         on_end: Callable[[Time], None],
         waits: bool,
@@ -96,8 +81,8 @@ class Completions:
             log: stores completions and failures.
             states: gets the states that a durable record names.
             lifecycle: knows where each batch stands.
-            inputs: returns the inputs. Each is asked for the outcome of a batch when all its jobs have succeeded, and again after an error.
-            outputs: returns the outputs that store data with a completion. They are asked as the inputs are.
+            graph: the streams. Each input and each output is asked for the outcome of a batch when all its jobs have succeeded, and again
+                after an error.
             policy: when a failed batch is tried again.
             on_end: on_end(time) is called when `retry` has ended a batch. Must return at once.
             waits: whether a store that is away is waited for. Then a refused completion is a warning and no error: the next plan is an
@@ -106,8 +91,7 @@ class Completions:
         self._log = log
         self._states = states
         self._lifecycle = lifecycle
-        self._inputs = inputs
-        self._outputs = outputs
+        self._graph = graph
         self._policy = policy
         self._on_end = on_end
         self._waits = waits
@@ -152,10 +136,10 @@ class Completions:
         """
         reports, stored, error = dict(outcome.inputs), dict(outcome.outputs), None
         try:
-            for stream in self._inputs():
+            for stream in self._graph.active_inputs():
                 if stream.id not in reports:
                     reports[stream.id] = stream.outcome_of(time) or InputOutcome()
-            for output in self._outputs():
+            for output in self._graph.outputs():
                 if output.name not in stored and (found := output.outcome(time)) is not None:
                     stored[output.name] = found
         except Exception as e:
@@ -165,7 +149,7 @@ class Completions:
     def _write(self, batch: Batch, outcome: BatchOutcome) -> None:
         """Store a completion. When it is durable, the batch has ended and its states are named. Blocks; the log's error is raised."""
         self._states.named(self._log.complete(batch.time, batch.plan.epoch, outcome))
-        for output in self._outputs():  # before the next batch of an ordered output may begin
+        for output in self._graph.outputs():  # before the next batch of an ordered output may begin
             try:
                 output.committed(batch.time)
             except Exception:

@@ -150,9 +150,7 @@ class JobScheduler:
         self._bus = bus
         waits = parts.unreachable_timeout_ms > 0
         self._lifecycle = parts.lifecycle
-        self.completions = Completions(
-            parts.log, parts.states, parts.lifecycle, parts.graph.active_inputs, parts.graph.outputs, parts.retry, on_batch_end, waits
-        )
+        self.completions = Completions(parts.log, parts.states, parts.lifecycle, parts.graph, parts.retry, on_batch_end, waits)
         self._on_error = on_error
         self._on_batch_end = on_batch_end
         self._on_failed_try = on_failed_try
