@@ -3,7 +3,8 @@
     python structured_queries.py JARS
 
 Reads a query a line, as JSON, and answers with a line `rows [[…], …]`; ends with its input. A query is `{"options": {…}}`, of a batch; with
-`"stream": true`, of a stream that ends at the records that are there; with `"checkpoint": "…"` one that goes on.
+`"stream": true`, of a stream that ends at the records that are there; with `"checkpoint": "…"` one that goes on; with `"fails_after": N`
+one that may fail, and whose sink does after N batches, so that a batch has begun and is not committed.
 """
 
 from __future__ import annotations
@@ -32,19 +33,29 @@ def rows_of(spark: Any, source: str, query: dict[str, Any]) -> list[list[Any]]:
     frame = (spark.readStream if is_stream else spark.read).format(source).options(**query["options"]).load()
     frame = frame.selectExpr(*ROW, *([HEADERS] if "headers" in frame.columns else []))
     if is_stream:
-        frame = _available_now(spark, frame, query.get("checkpoint"))
+        frame = _available_now(spark, frame, query.get("checkpoint"), query.get("fails_after"))
     return sorted((list(row) for row in frame.collect()), key=lambda row: row[2:5])
 
 
-def _available_now(spark: Any, frame: Any, checkpoint: str | None) -> Any:
-    """Return what a stream reads until it has read all records of now."""
-    rows: list[Any] = []
+def _available_now(spark: Any, frame: Any, checkpoint: str | None, fails_after: int | None) -> Any:
+    """Return what a stream reads until it has read all records of now, or has failed."""
+    batches: list[list[Any]] = []
+
+    def keep(batch: Any, _: int) -> None:
+        if len(batches) == fails_after:
+            raise RuntimeError("the sink fails")
+        batches.append(batch.collect())
+
     where = checkpoint or tempfile.mkdtemp()
-    writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect())).option("checkpointLocation", where)
+    writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", where)
     running = writer.trigger(availableNow=True).queryName(f"q{uuid.uuid4().hex}").start()
-    if not running.awaitTermination(120):
-        raise TimeoutError("the stream does not end")
-    return _Collected(rows)
+    try:
+        if not running.awaitTermination(120):
+            raise TimeoutError("the stream does not end")
+    except Exception as e:
+        if fails_after is None or "StreamingQueryException" not in type(e).__name__:
+            raise
+    return _Collected([row for rows in batches for row in rows])
 
 
 class _Collected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 import uuid
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from kstream_kafka.structured.columns import chosen_columns, default_schema
 from kstream_kafka.structured.options import SourceOptions
@@ -26,6 +28,7 @@ from integration.benchmarks.jvm_parts import connector_parts
 from integration.kafka_broker import KafkaBroker
 from integration.kafka_handle import QUIET
 from integration.structured_queries import rows_of
+from kstream.cli import main
 from kstream.offsets.topic_offsets import text_of
 
 if TYPE_CHECKING:
@@ -174,6 +177,64 @@ def test_a_query_goes_back_and_forth_between_the_sources_on_one_checkpoint(
     assert rows_of(spark, "kstream", query) == []
     of_spark = (checkpoint / "offsets" / "0").read_text().splitlines()[-1]
     assert of_spark == text_of({(t, p): 5 for p in range(12)})
+
+
+# -- a query moves between the sources
+
+
+def migrated(checkpoint: Path, to: str, *options: str) -> str:
+    """What `kstream structured migrate --apply` says."""
+    result = CliRunner().invoke(main, ["structured", "migrate", str(checkpoint), "--to", to, "--apply", *options])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_checkpoint_moves_between_the_sources_in_mid_stream_and_no_record_is_missed_or_read_twice(
+    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t, checkpoint = topic(3), tmp_path / "checkpoint"
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "6"}
+    query = {"options": options, "stream": True, "checkpoint": str(checkpoint)}
+    found: list[list[Any]] = []
+    for life in range(4):
+        kafka.produce(t, [(None, f"{life}", p) for p in range(3) for _ in range(8)])
+        if life:
+            said = migrated(checkpoint, "kstream" if life % 2 else "kafka")
+            assert "is not committed" in said and "nothing must be changed" in said
+        fails = {"fails_after": 2} if life < 3 else {}
+        found += rows_of(spark, "kstream", {**query, **fails}) if life % 2 else jvm({**query, **fails})
+    assert sorted(row[3:5] for row in found) == [[p, at] for p in range(3) for at in range(32)]
+
+
+def test_a_first_batch_of_sparks_source_begins_in_kstream_where_it_began(
+    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t, checkpoint = topic(2), tmp_path / "checkpoint"
+    kafka.produce(t, [(None, f"{i}", p) for p in range(2) for i in range(5)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": offsets(t, 2, -2)}
+    query = {"options": options, "stream": True, "checkpoint": str(checkpoint)}
+    assert jvm({**query, "fails_after": 0}) == []
+    [option] = [line for line in migrated(checkpoint, "kstream").splitlines() if line.startswith(".option(")]
+    start = json.dumps({t: {"0": 2, "1": 0}}, separators=(",", ":"))
+    assert option == f".option(\"startingOffsets\", '{start}')"
+    kafka.produce(t, [(None, "later", 0)])
+    query["options"] = {**options, "startingOffsets": start}
+    assert [row[3:5] for row in rows_of(spark, "kstream", query)] == [[0, 2], [0, 3], [0, 4], [0, 5], *([1, at] for at in range(5))]
+
+
+def test_a_first_batch_of_kstream_at_latest_needs_its_start_for_sparks_source(
+    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t, checkpoint, unprepared = topic(2), tmp_path / "checkpoint", tmp_path / "unprepared"
+    kafka.produce(t, [(None, "before", p) for p in range(2)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "latest"}
+    query = {"options": options, "stream": True, "checkpoint": str(checkpoint)}
+    assert rows_of(spark, "kstream", {**query, "fails_after": 0}) == []
+    kafka.produce(t, [(None, "while it was down", p) for p in range(2)])
+    shutil.copytree(checkpoint, unprepared)
+    assert jvm({**query, "checkpoint": str(unprepared), "fails_after": 99}) == [], "Spark's source refuses a start after the end of a batch"
+    assert "is written" in migrated(checkpoint, "kafka", "--starting-offsets", "latest")
+    assert [row[3:5] for row in jvm(query)] == [[0, 1], [1, 1]]
 
 
 # -- columns

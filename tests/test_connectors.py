@@ -96,6 +96,7 @@ def test_a_command_that_cannot_be_imported_is_one_line_and_hides_no_other(monkey
 def test_the_commands_of_kafka_are_there_without_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [])
     modules = {"demo": "kstream_kafka.demo.command:demo_command"}
-    modules.update({name: f"kstream_kafka.tools.{name}_command:{name}_command" for name in ("audit", "dlq", "produce", "sink", "tail")})
+    names = ("audit", "dlq", "produce", "sink", "structured", "tail")
+    modules.update({name: f"kstream_kafka.tools.{name}_command:{name}_command" for name in names})
     assert connectors.commands() == {name: EntryPoint(name, where, "kstream.cli") for name, where in modules.items()}
     assert "Orders a second" in CliRunner().invoke(main, ["demo", "--help"]).output

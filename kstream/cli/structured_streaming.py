@@ -1,4 +1,4 @@
-"""The offsets in a checkpoint of Structured Streaming: its logs as text, and the next offsets to read of one Kafka source.
+"""The offsets in a checkpoint of Structured Streaming: its batches, its logs as text, and the next offsets to read of one Kafka source.
 
 Spark writes `offsets/N` when batch N begins: the first line is the version of the log, the second the metadata of the batch, and each other
 line the offset of a source, up to which the batch reads. `-` stands for a source that has no offset yet. In `v1` the lines are in the order
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from kstream.errors import ConfigurationError
 from kstream.offsets.topic_offsets import TopicOffsets, by_partition, by_topic
@@ -21,6 +22,75 @@ OFFSETS, COMMITS, METADATA, SOURCES = "offsets", "commits", "metadata", "sources
 VERSIONS = ("v1", "v2")
 NO_OFFSET = "-"
 _NAMED = re.compile(r"(\w+):(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatches:
+    """The newest batches of a query.
+
+    Attributes:
+        begun: the last batch that has begun; None if there is none.
+        committed: the last batch that was committed; None if there is none.
+    """
+
+    begun: int | None
+    committed: int | None
+
+    @property
+    def open(self) -> int | None:
+        """The last batch that has begun, if it was not committed."""
+        is_open = self.begun is not None and (self.committed is None or self.begun > self.committed)
+        return self.begun if is_open else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEntry:
+    """A file of the offset log.
+
+    Attributes:
+        sources: the offset of each source after the batch, by its name or number; `-` if it has none yet.
+        metadata: the metadata of the batch, such as `batchTimestampMs`; empty if it has none.
+    """
+
+    sources: dict[str, str]
+    metadata: dict[str, Any]
+
+
+def is_query(store: FileStore) -> bool:
+    """Return whether a store is the checkpoint of a query. Blocks on the store."""
+    return store.exists(METADATA)
+
+
+def newest_batches(store: FileStore) -> QueryBatches:
+    """Return the newest batches of a query. Lists two folders. Blocks on the store.
+
+    Raises:
+        ConfigurationError: there is no such checkpoint.
+        StorageError: the store failed.
+    """
+    if not is_query(store):
+        looked = store.path(METADATA)
+        raise refused(store, f"there is no checkpoint of Structured Streaming in {store.url} (looked for {looked})")
+    return QueryBatches(_newest(store, OFFSETS), _newest(store, COMMITS))
+
+
+def read_entry(store: FileStore, batch: int) -> BatchEntry:
+    """Return what the offset log has of a batch. Reads one file. Blocks on the store.
+
+    Raises:
+        ConfigurationError: the file is missing, damaged, or of an unknown version.
+        StorageError: the store failed.
+    """
+    name = f"{OFFSETS}/{batch}"
+    if not store.exists(name):
+        raise refused(store, f"{store.url} is damaged: batch {batch} is committed, and {store.path(name)} is missing")
+    text = store.read(name).decode("utf-8", "replace")
+    sources = sources_of(text, store.path(name))
+    try:
+        metadata = json.loads(text.split("\n")[1])
+    except ValueError:
+        metadata = {}
+    return BatchEntry(sources, metadata if isinstance(metadata, dict) else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +125,21 @@ def carried_offsets(store: FileStore, source: str | None, skip_begun: bool) -> C
             offsets.
         StorageError: the store failed.
     """
-    if not store.exists(METADATA):
-        looked = store.path(METADATA)
-        raise _refused(store, f"there is no checkpoint of Structured Streaming in {store.url} (looked for {looked})")
-    begun, committed = _numbers(store, OFFSETS), _numbers(store, COMMITS)
-    if not begun:
-        raise _refused(store, f"no batch of {store.url} has begun: it has no offsets to carry over")
-    done = committed[-1] if committed else None
-    open_batch = begun[-1] if done is None or begun[-1] > done else None
-    number = begun[-1] if open_batch is not None and (skip_begun or done is None) else done
+    batches = newest_batches(store)
+    if batches.begun is None:
+        raise refused(store, f"no batch of {store.url} has begun: it has no offsets to carry over")
+    done, open_batch = batches.committed, batches.open
+    number = open_batch if open_batch is not None and (skip_begun or done is None) else done
     assert number is not None
-    if number not in begun:
-        raise _refused(store, f"{store.url} is damaged: batch {number} is committed, and {store.path(f'{OFFSETS}/{number}')} is missing")
-    sources = sources_of(store.read(f"{OFFSETS}/{number}").decode("utf-8", "replace"), store.path(f"{OFFSETS}/{number}"))
+    sources = read_entry(store, number).sources
     name = _chosen(store, sources, source)
     before_first = done is None and not skip_begun
     text = NO_OFFSET if before_first else sources[name]
     if text == NO_OFFSET:
-        text = _initial_offset(store, name)
+        text = _stored_initial_offset(store, name)
     offsets = kafka_offsets(text)
     if offsets is None:
-        raise _refused(store, f"source {name} of {store.url} is no Kafka source: its offset is {_short(text)}")
+        raise refused(store, f"source {name} of {store.url} is no Kafka source: its offset is {_short(text)}")
     return Carried(name, offsets, done, open_batch, skip_begun and open_batch is not None)
 
 
@@ -93,14 +157,14 @@ def sources_of(text: str, where: str) -> dict[str, str]:
     if version not in VERSIONS:
         known = " and ".join(VERSIONS)
         text = f"{where} has the version {_short(version)}: kstream reads {known} of the offset log"
-        raise ConfigurationError(text, key="from", value=where)
+        raise ConfigurationError(text, key="checkpoint", value=where)
     offsets = [line for line in lines[1:] if line]
     if version == "v1":
         named = {str(number): offset for number, offset in enumerate(offsets)}
     else:
         named = {match[1]: match[2] for line in offsets if (match := _NAMED.fullmatch(line)) is not None}
     if not offsets or len(named) != len(offsets):
-        raise ConfigurationError(f"{where} is damaged: it has not a line with an offset for each source", key="from", value=where)
+        raise ConfigurationError(f"{where} is damaged: it has not a line with an offset for each source", key="checkpoint", value=where)
     return named
 
 
@@ -113,32 +177,45 @@ def kafka_offsets(text: str) -> TopicOffsets | None:
     return by_topic(offsets) if offsets else None
 
 
-def _numbers(store: FileStore, folder: str) -> list[int]:
-    """Return the numbers of the batches in a log, rising. Spark's temporary files and checksums are left out."""
-    return sorted(int(name) for name in store.list(folder) if name.isdecimal())
+def initial_offset(store: FileStore, name: str) -> str | None:
+    """Return the offset at which a source began, as Spark's Kafka source stores it; None if it stores none. Blocks on the store.
+
+    Raises:
+        ConfigurationError: the form of the file is unknown.
+        StorageError: the store failed.
+    """
+    place = f"{SOURCES}/{name}/0"
+    if not store.exists(place):
+        return None
+    version, _, offset = store.read(place).decode("utf-8", "replace").lstrip("\0").partition("\n")
+    if version != "v1":
+        raise refused(store, f"{store.path(place)} has the version {_short(version)}: kstream reads v1 of the initial offsets")
+    return offset.strip()
+
+
+def _newest(store: FileStore, folder: str) -> int | None:
+    """Return the number of the newest batch in a log; None if it has none. Spark's temporary files and checksums are left out."""
+    return max((int(name) for name in store.list(folder) if name.isdecimal()), default=None)
 
 
 def _chosen(store: FileStore, sources: dict[str, str], source: str | None) -> str:
     """Return the name of the source that is meant. ConfigurationError if that is not clear."""
     shown = ", ".join(f"{name} ({_short(offset)})" for name, offset in sources.items())
     if source is None and len(sources) > 1:
-        raise _refused(store, f"{store.url} has {len(sources)} sources: {shown}. Choose one with --source")
+        raise refused(store, f"{store.url} has {len(sources)} sources: {shown}. Choose one with --source")
     chosen = next(iter(sources)) if source is None else source
     if chosen not in sources:
-        raise _refused(store, f"{store.url} has no source {chosen!r}: it has {shown}")
+        raise refused(store, f"{store.url} has no source {chosen!r}: it has {shown}")
     return chosen
 
 
-def _initial_offset(store: FileStore, name: str) -> str:
+def _stored_initial_offset(store: FileStore, name: str) -> str:
     """Return the offset at which a source began. ConfigurationError if it has not begun, or stores none."""
-    place = f"{SOURCES}/{name}/0"
-    if not store.exists(place):
-        looked = f"(looked for {store.path(place)})"
-        raise _refused(store, f"no batch of {store.url} is committed, and it does not say where source {name} began {looked}")
-    version, _, offset = store.read(place).decode("utf-8", "replace").lstrip("\0").partition("\n")
-    if version != "v1":
-        raise _refused(store, f"{store.path(place)} has the version {_short(version)}: kstream reads v1 of the initial offsets")
-    return offset.strip()
+    found = initial_offset(store, name)
+    if found is None:
+        looked = f"(looked for {store.path(f'{SOURCES}/{name}/0')})"
+        raise refused(store, f"no batch of {store.url} is committed, and it does not say where source {name} began {looked}")
+    return found
 
 
 def _short(text: str) -> str:
@@ -147,6 +224,6 @@ def _short(text: str) -> str:
     return f"{shown[:60]}…" if len(shown) > 60 else shown
 
 
-def _refused(store: FileStore, sentence: str) -> ConfigurationError:
-    """Return the error about the checkpoint of `--from`."""
-    return ConfigurationError(sentence, key="from", value=store.url)
+def refused(store: FileStore, sentence: str) -> ConfigurationError:
+    """Return an error about the checkpoint of a query."""
+    return ConfigurationError(sentence, key="checkpoint", value=store.url)

@@ -311,6 +311,11 @@ _ATTRIBUTES = {
 """option → attribute of SourceOptions, where the value is the attribute."""
 
 
+def starting_positions(text: str) -> Positions:
+    """Return the positions of a value of `startingOffsets`. SourceOptionError if it is malformed."""
+    return _parsed(_BY_LOWER_CASE["startingoffsets"], text)
+
+
 def _parsed(option: Option, text: str) -> Any:
     """Return the value of an option. SourceOptionError if its text is malformed."""
     parse, wanted = KINDS[option.kind]

@@ -37,7 +37,12 @@ class KafkaTools(ConnectorTools):
         NeededPackage("pyarrow", "pyarrow", "To read Kafka as DataFrames"),
     )
     command_sections: Mapping[str, Sequence[str]] = MappingProxyType(
-        {"Records": ("dlq", "produce", "tail"), "Exactly-once outputs": ("sink", "audit"), "A first look": ("demo",)}
+        {
+            "Records": ("dlq", "produce", "tail"),
+            "Exactly-once outputs": ("sink", "audit"),
+            "Structured Streaming": ("structured",),
+            "A first look": ("demo",),
+        }
     )
     client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")
 
