@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from kstream_kafka.structured.columns import chosen_columns, default_schema
 from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.readers import KafkaBatchReader
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from integration import structured_queries
-from integration.benchmarks.jvm_parts import connector_parts
 from integration.kafka_broker import KafkaBroker
 from integration.kafka_handle import QUIET
+from integration.structured_differential import QUERIES, STREAMS, Topics, made_topics, offsets
+from integration.structured_peer import Ask, running_peer
 from integration.structured_queries import rows_of
 from kstream.cli import main
 from kstream.offsets.topic_offsets import text_of
@@ -35,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MakeTopic = Callable[..., str]
-NOON = 1_700_000_000_000
-Run = Callable[[dict[str, Any]], list[list[Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -50,123 +45,35 @@ def spark(sc: Any) -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def jvm() -> Iterator[Run]:
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """Runs a query with Spark's own source, in another process: its jar may be for another Spark than ours."""
-    python, jars, _ = connector_parts()
-    command = [str(python), structured_queries.__file__, ",".join(map(str, jars))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None and process.stdout is not None
-
-    def run(query: dict[str, Any]) -> list[list[Any]]:
-        print(json.dumps(query), file=process.stdin, flush=True)
-        for line in process.stdout or ():
-            if line.startswith("rows "):
-                return json.loads(line.removeprefix("rows "))
-        raise AssertionError("the process with Spark's own source has ended")
-
-    yield run
-    process.stdin.close()
-    process.wait(60)
-
-
-@dataclass
-class Topics:
-    """Topics with all kinds of records."""
-
-    plain: str
-    other: str
-    transactions: str
-    cut: str
+    with running_peer(tmp_path_factory.mktemp("peer")) as ask:
+        yield ask
 
 
 @pytest.fixture(scope="module")
 def topics(kafka: KafkaBroker) -> Iterator[Topics]:
-    prefix = f"q-{uuid.uuid4().hex[:8]}"
-    made = Topics(*(f"{prefix}-{name}" for name in ("plain", "other", "transactions", "cut")))
-    for name, partitions in ((made.plain, 3), (made.other, 1), (made.transactions, 1), (made.cut, 2)):
-        kafka.create_topic(name, partitions)
-    plain = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for i in range(60):
-        value = [b"value %d" % i, b"", None, bytes(range(256))][i % 4]
-        headers: list[Any] = [[], [("a", b"1"), ("a", None), ("b", b"")], None][i % 3] or []
-        key = None if i % 5 == 0 else b"key %d" % i
-        plain.produce(made.plain, value, key, partition=i % 3, timestamp=NOON + i * 1000, headers=headers)
-    kafka.produce(made.other, [(f"k{i}", f"v{i}", 0, NOON + i) for i in range(10)])
-    kafka.produce(made.cut, [(None, f"{p}:{i}", p) for p in range(2) for i in range(50)])
-    assert plain.flush(30) == 0
-    for removed in kafka.admin.delete_records([TopicPartition(made.cut, 0, 20)]).values():
-        removed.result(30)
-    writer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "transaction.timeout.ms": 600_000, **QUIET})
-    writer.init_transactions(30)
-    for end in ("commit", "abort", "commit", "open"):
-        writer.begin_transaction()
-        for i in range(5):
-            writer.produce(made.transactions, f"{end} {i}", partition=0)
-        writer.flush(30)
-        {"commit": writer.commit_transaction, "abort": writer.abort_transaction}.get(end, int)()
+    made = made_topics(kafka)
     yield made
-    writer.abort_transaction(30)
-
-
-def offsets(topic: str, *each: int) -> str:
-    return json.dumps({topic: {str(number): at for number, at in enumerate(each)}})
-
-
-QUERIES: dict[str, Callable[[Topics], dict[str, Any]]] = {
-    "all records": lambda t: {"subscribe": t.plain},
-    "headers": lambda t: {"subscribe": t.plain, "includeHeaders": "true"},
-    "two topics": lambda t: {"subscribe": f"{t.other}, {t.plain}"},
-    "a pattern": lambda t: {"subscribePattern": t.plain.replace("plain", "(plain|other)")},
-    "some partitions": lambda t: {"assign": json.dumps({t.plain: [0, 2]})},
-    "between offsets": lambda t: {
-        "subscribe": t.plain,
-        "startingOffsets": offsets(t.plain, 3, -2, 19),
-        "endingOffsets": offsets(t.plain, 5, -1, 20),
-    },
-    "between times": lambda t: {"subscribe": t.plain, "startingTimestamp": str(NOON + 10_500), "endingTimestamp": str(NOON + 40_000)},
-    "from a time of each partition": lambda t: {
-        "subscribe": t.plain,
-        "startingOffsetsByTimestamp": offsets(t.plain, NOON, NOON + 31_000, NOON + 90_000),
-        "startingOffsetsByTimestampStrategy": "latest",
-    },
-    "to a time of each partition": lambda t: {
-        "subscribe": t.plain,
-        "endingOffsetsByTimestamp": offsets(t.plain, NOON + 20_000, NOON + 31_000, NOON + 90_000),
-    },
-    "committed transactions": lambda t: {"subscribe": t.transactions, "kafka.isolation.level": "read_committed"},
-    "all transactions": lambda t: {"subscribe": t.transactions},
-    "a log that was cut": lambda t: {"subscribe": t.cut, "minPartitions": "7"},
-    "small tasks": lambda t: {"subscribe": t.plain, "maxRecordsPerPartition": "6"},
-}
-STREAMS: dict[str, Callable[[Topics], dict[str, Any]]] = {
-    "all records": lambda t: {"subscribe": t.plain, "startingOffsets": "earliest", "includeHeaders": "true"},
-    "few at a time": lambda t: {"subscribe": t.plain, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "7"},
-    "from offsets": lambda t: {"subscribe": t.plain, "startingOffsets": offsets(t.plain, 3, -2, -1)},
-    "from a time": lambda t: {"subscribePattern": t.plain, "startingTimestamp": str(NOON + 10_500)},
-    "committed transactions": lambda t: {
-        "subscribe": t.transactions,
-        "startingOffsets": "earliest",
-        "kafka.isolation.level": "read_committed",
-    },
-}
+    made.writer.abort_transaction(30)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_batch_has_the_rows_of_sparks_own_source(spark: SparkSession, jvm: Run, kafka: KafkaBroker, topics: Topics, name: str) -> None:
+def test_a_batch_has_the_rows_of_sparks_own_source(spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topics: Topics, name: str) -> None:
     query = {"options": {"kafka.bootstrap.servers": kafka.bootstrap, **QUERIES[name](topics)}}
     expected = jvm(query)
     assert expected and rows_of(spark, "kstream", query) == expected
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_has_the_rows_of_sparks_own_source(spark: SparkSession, jvm: Run, kafka: KafkaBroker, topics: Topics, name: str) -> None:
+def test_a_stream_has_the_rows_of_sparks_own_source(spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topics: Topics, name: str) -> None:
     query = {"options": {"kafka.bootstrap.servers": kafka.bootstrap, **STREAMS[name](topics)}, "stream": True}
     expected = jvm(query)
     assert expected and rows_of(spark, "kstream", query) == expected
 
 
 def test_a_query_goes_back_and_forth_between_the_sources_on_one_checkpoint(
-    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
 ) -> None:
     t, checkpoint = topic(12), tmp_path / "checkpoint"
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest"}
@@ -190,7 +97,7 @@ def migrated(checkpoint: Path, to: str, *options: str) -> str:
 
 
 def test_a_checkpoint_moves_between_the_sources_in_mid_stream_and_no_record_is_missed_or_read_twice(
-    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
 ) -> None:
     t, checkpoint = topic(3), tmp_path / "checkpoint"
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "6"}
@@ -207,7 +114,7 @@ def test_a_checkpoint_moves_between_the_sources_in_mid_stream_and_no_record_is_m
 
 
 def test_a_first_batch_of_sparks_source_begins_in_kstream_where_it_began(
-    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
 ) -> None:
     t, checkpoint = topic(2), tmp_path / "checkpoint"
     kafka.produce(t, [(None, f"{i}", p) for p in range(2) for i in range(5)])
@@ -223,7 +130,7 @@ def test_a_first_batch_of_sparks_source_begins_in_kstream_where_it_began(
 
 
 def test_a_first_batch_of_kstream_at_latest_needs_its_start_for_sparks_source(
-    spark: SparkSession, jvm: Run, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
 ) -> None:
     t, checkpoint, unprepared = topic(2), tmp_path / "checkpoint", tmp_path / "unprepared"
     kafka.produce(t, [(None, "before", p) for p in range(2)])

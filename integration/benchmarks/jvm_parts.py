@@ -34,11 +34,20 @@ def connector_parts() -> tuple[Path, list[Path], str]:
     failures: list[str] = []
     for version in sorted({own, OLDER}, key=lambda v: (not _jar_folder(v).exists(), v != own)):  # what is there, then our own
         try:
-            jars = _jars(version)
-            return (Path(sys.executable) if version == own else _python_with_pyspark(version)), jars, version
-        except (OSError, subprocess.SubprocessError) as e:
-            failures.append(f"{version}: {_reason(e)}")
-    raise PartsMissingError(f"the JVM connector could not be fetched ({'; '.join(failures)}): is Maven Central reachable?")
+            return *connector_parts_of(version), version
+        except PartsMissingError as e:
+            failures.append(str(e))
+    raise PartsMissingError("; ".join(failures))
+
+
+def connector_parts_of(version: str) -> tuple[Path, list[Path]]:
+    """(Python, jars) of that version, fetched now if they are not there; PartsMissingError if that fails."""
+    try:
+        jars = _jars(version)
+        return (Path(sys.executable) if version == pyspark.__version__ else _python_with_pyspark(version)), jars
+    except (OSError, subprocess.SubprocessError) as e:
+        text = f"the JVM connector {version} could not be fetched ({_reason(e)}): is Maven Central reachable?"
+        raise PartsMissingError(text) from None
 
 
 def _jar_folder(version: str) -> Path:

@@ -1,0 +1,78 @@
+"""`format("kstream")` on an older Spark, and with event time: the rows of Spark's own Kafka source, also of streams with watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration.benchmarks.jvm_parts import OLDER
+from integration.kafka_broker import KafkaBroker
+from integration.structured_differential import COMMITTED, event_time, events
+from integration.structured_peer import Ask, running_peer
+from integration.structured_queries import rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def spark(sc: Any) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession(sc)
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Runs a query on the older Spark, with its own source or with this one."""
+    with running_peer(tmp_path_factory.mktemp("peer"), OLDER) as ask:
+        yield ask
+
+
+@pytest.fixture(scope="module")
+def of_events(kafka: KafkaBroker) -> tuple[str, str]:
+    return events(kafka)
+
+
+@pytest.mark.parametrize("name", ["windows", "distinct within the watermark", "a left join of two streams"])
+def test_a_stream_with_a_watermark_has_the_rows_of_sparks_own_source(
+    spark: SparkSession, ask: Ask, kafka: KafkaBroker, of_events: tuple[str, str], name: str
+) -> None:
+    query = event_time(kafka, of_events, name)
+    expected = ask(query)
+    assert expected and rows_of(spark, "kstream", query) == expected
+
+
+def test_an_older_spark_has_the_rows_of_its_own_source(ask: Ask, kafka: KafkaBroker, topic: MakeTopic) -> None:
+    t = topic(2)
+    kafka.produce(t, [(f"k{i}" if i % 3 else None, f"v{i}" if i % 4 else None, i % 2) for i in range(40)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest", "includeHeaders": "true"}
+    for query in ({"options": options}, {"options": {**options, **COMMITTED}, "stream": True}):
+        expected = ask(query)
+        assert len(expected) == 40 and ask({**query, "source": "kstream"}) == expected
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["batch", "stream"])
+def test_a_schema_selects_columns_on_an_older_spark(ask: Ask, kafka: KafkaBroker, topic: MakeTopic, is_stream: bool) -> None:
+    t = topic(1)
+    kafka.produce(t, [("k", f"v{i}", 0) for i in range(5)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest"}
+    query = {"source": "kstream", "schema": "value BINARY, offset BIGINT", "options": options, "stream": is_stream}
+    assert ask(query) == [[f"v{i}", i] for i in range(5)]
+
+
+def test_a_query_of_an_older_spark_goes_on_in_this_one_and_back(
+    spark: SparkSession, ask: Ask, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t = topic(2)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest"}
+    query = {"options": options, "stream": True, "checkpoint": str(tmp_path / "checkpoint")}
+    lives: list[Ask] = [lambda query: ask({**query, "source": "kstream"}), lambda query: rows_of(spark, "kstream", query)]
+    for life, run in enumerate(lives * 2):
+        kafka.produce(t, [(None, f"{life}", p) for p in range(2) for _ in range(5)])
+        assert [row[3:5] for row in run(query)] == [[p, 5 * life + at] for p in range(2) for at in range(5)], f"life {life}"
