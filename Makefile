@@ -63,7 +63,7 @@ jars: install ## fetch the real broker's jars into .cache/ now (the integration 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks
 
-chaos: install ## the long campaigns: a driver killed 36 times, also with a sink that refuses batches and with databases and topics that are written exactly once, then behind a shuffle, with code that changes and from a topic that grows, then each request of the Kafka sink held or lost, then brokers and drivers killed for three minutes, also with a topic that is written exactly once, then executors and drivers under receivers, then everything under a job with state on a cluster, then drivers and executors under a query of Structured Streaming; each must be exact
+chaos: install ## the long campaigns: drivers, executors, workers and brokers killed under every kind of job, requests held or lost, and the rows of both Kafka sources compared; each must be exact
 	@$(PY) -m integration.exactness --kills 36
 	@$(PY) -m integration.exactness --kills 36 --refusals 2
 	@$(PY) -m integration.exactness --kills 36 --refusals 2 --conf spark.streaming.kstream.failedBatch=hold --conf spark.streaming.kstream.batch.retries=5
@@ -81,6 +81,7 @@ chaos: install ## the long campaigns: a driver killed 36 times, also with a sink
 	@$(PY) -m integration.received --kills 20
 	@$(PY) -m integration.clustered
 	@$(PY) -m integration.structured_kills
+	@$(PY) -m integration.structured_differential
 
 soak: install ## two nights of one kstream run: database, broker and store away for minutes, driver and JVM killed, then ZooKeeper and broker under a receiver; must be exact. Then ten minutes of overload for each input, a downtime of five minutes, a first start on ten million records, and 86,400 batches that must leave nothing behind
 	@$(PY) -m integration.night

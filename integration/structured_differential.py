@@ -1,19 +1,38 @@
-"""Queries of `format("kstream")` and of Spark's own Kafka source on topics with all kinds of records: their rows must be equal."""
+"""Queries of `format("kstream")` and of Spark's own Kafka source on topics with all kinds of records: their rows must be equal.
+
+    python -m integration.structured_differential                  # all queries, on the Spark of this environment
+    python -m integration.structured_differential --spark 4.1.1    # on that Spark, which is fetched
+
+`integration/test_structured.py` runs `QUERIES` and `STREAMS`, `integration/test_structured_on_other_sparks.py` some of `EVENT_TIME`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import sys
+import tempfile
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from confluent_kafka import Producer, TopicPartition
 
-from integration.kafka_broker import KafkaBroker
+from integration.kafka_broker import KafkaBroker, running_broker
 from integration.kafka_handle import QUIET
+from integration.structured_peer import Ask, running_peer
+from integration.structured_queries import rows_of
+from kstream.spark.java import ensure_java
 
 NOON = 1_700_000_000_000
+SUMMER_ENDS = 1_699_163_100_000
+"""An hour and a quarter before New York turns its clocks back."""
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "86400000"}
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 # -- topics
@@ -63,6 +82,67 @@ def made_topics(kafka: KafkaBroker) -> Topics:
             writer.produce(made.transactions, f"{end} {i}", partition=0)
         writer.flush(30)
         {"commit": writer.commit_transaction, "abort": writer.abort_transaction}.get(end, int)()
+    return made
+
+
+@dataclass
+class MoreTopics:
+    """Topics of the queries that run by hand.
+
+    Attributes:
+        compacted: a log that the cleaner has been through: of the offsets [0, 16) 5, 10–14 and the tombstone 15 are left.
+        emptied: two partitions, of which the first has lost all of its records, and the second never had one.
+        stamped: its records have the time of the broker.
+        codecs: a batch of records by each codec.
+        long: three records of 900 kB.
+        many: twenty partitions of ten records.
+        autumn: a record every ten minutes, while New York turns its clocks back.
+        aborted: ends with an aborted transaction.
+    """
+
+    compacted: str
+    emptied: str
+    stamped: str
+    codecs: str
+    long: str
+    many: str
+    autumn: str
+    aborted: str
+
+
+def more_topics(kafka: KafkaBroker) -> MoreTopics:
+    """Create the topics. Blocks until the cleaner has been through one, 15 s or more."""
+    prefix = f"m-{uuid.uuid4().hex[:8]}"
+    names = ("compacted", "emptied", "stamped", "codecs", "long", "many", "autumn", "aborted")
+    made = MoreTopics(*(f"{prefix}-{name}" for name in names))
+    of_broker = {"message.timestamp.type": "LogAppendTime"}
+    kafka.create_topic(made.compacted, 1, COMPACTED)
+    kafka.create_topic(made.stamped, 1, of_broker)
+    for name, partitions in ((made.emptied, 2), (made.codecs, 1), (made.long, 1), (made.many, 20), (made.autumn, 1), (made.aborted, 1)):
+        kafka.create_topic(name, partitions)
+    rounds = [("abcde", 1), (["kept", "a", "gone", "b", "c"], 2), ("abcde", 3)]
+    kafka.produce(made.compacted, [(key, f"{key}{n}", 0) for keys, n in rounds for key in keys] + [("gone", None, 0)])
+    time.sleep(0.2)  # the segment's age, by the broker's clock
+    kafka.produce(made.compacted, [("roll", "x", 0)])  # ends the segment: the newest one is never compacted
+    kafka.produce(made.emptied, [(None, f"{i}", 0) for i in range(5)])
+    remove(kafka, made.emptied, 0, 5)
+    kafka.produce(made.stamped, [(None, f"{i}", 0, NOON) for i in range(5)])
+    for codec in CODECS:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "compression.type": codec, "linger.ms": 50, **QUIET})
+        for i in range(50):
+            producer.produce(made.codecs, f"{codec} {i} {'x' * 100}", f"{i}", 0)
+        assert producer.flush(30) == 0
+    kafka.produce(made.long, [(None, f"{i}" * 900_000, 0) for i in range(3)])
+    kafka.produce(made.many, [(f"{i}", f"{p}", p) for p in range(20) for i in range(10)])
+    kafka.produce(made.autumn, [(None, f"{i}", 0, SUMMER_ENDS + i * 600_000) for i in range(20)])
+    writer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, **QUIET})
+    writer.init_transactions(30)
+    for end in (writer.commit_transaction, writer.abort_transaction):
+        writer.begin_transaction()
+        for i in range(5):
+            writer.produce(made.aborted, f"{i}", partition=0)
+        writer.flush(30)
+        end()
     return made
 
 
@@ -155,3 +235,167 @@ def event_time(kafka: KafkaBroker, of: tuple[str, str], name: str) -> Query:
     address = {"kafka.bootstrap.servers": kafka.bootstrap}
     query: Query = {**EVENT_TIME[name], "stream": True, "watermark": "20 seconds", "options": {**address, **_EVENTS, "subscribe": of[0]}}
     return {**query, "others": {**address, **_EVENTS, "subscribe": of[1]}} if "others" in query.get("sql", "") else query
+
+
+BY_HAND: dict[str, Callable[[Topics, MoreTopics], Query]] = {
+    "text": lambda t, _: {
+        "options": {"subscribe": t.other},
+        "sql": "SELECT offset, CAST(key AS STRING), upper(CAST(value AS STRING)), crc32(value) FROM records",
+    },
+    "nulls": lambda t, _: {
+        "options": {"subscribe": t.plain},
+        "sql": "SELECT partition, count(*), count(key), count(value), sum(length(value)), max(offset) FROM records GROUP BY partition",
+    },
+    "tombstones": lambda t, _: {"options": {"subscribe": t.plain}, "sql": "SELECT partition, offset, key FROM records WHERE value IS NULL"},
+    "each header": lambda t, _: {
+        "options": {"subscribe": t.plain, "includeHeaders": "true"},
+        "sql": "SELECT partition, offset, at, h.key, base64(h.value) FROM records LATERAL VIEW posexplode(headers) AS at, h",
+    },
+    "no headers": lambda t, _: {
+        "options": {"subscribe": t.plain, "includeHeaders": "true"},
+        "sql": "SELECT partition, offset, headers IS NULL, size(headers) FROM records",
+    },
+    "the days of Kolkata": lambda t, _: {
+        "options": {"subscribe": t.plain},
+        "zone": "Asia/Kolkata",
+        "sql": "SELECT partition, offset, CAST(timestamp AS STRING), CAST(date(timestamp) AS STRING), hour(timestamp) FROM records",
+    },
+    "an hour that New York has twice": lambda _, m: {
+        "options": {"subscribe": m.autumn},
+        "zone": "America/New_York",
+        "sql": "SELECT hour(window.start), unix_micros(window.start), count(*) FROM records GROUP BY window(timestamp, '1 hour')",
+    },
+    "a start after the end": lambda t, _: {
+        "options": {
+            "subscribe": t.plain,
+            "startingOffsets": offsets(t.plain, 10, 3, 20),
+            "endingOffsets": offsets(t.plain, 12, -1, 20),
+        }
+    },
+    "offsets of some partitions": lambda t, _: {
+        "options": {
+            "assign": json.dumps({t.plain: [1], t.other: [0]}),
+            "startingOffsets": json.dumps({t.plain: {"1": 4}, t.other: {"0": -2}}),
+            "endingOffsets": json.dumps({t.plain: {"1": 9}, t.other: {"0": 7}}),
+        }
+    },
+    "from a time to an offset": lambda t, _: {
+        "options": {"subscribe": t.plain, "startingTimestamp": str(NOON + 8_000), "endingOffsets": offsets(t.plain, 7, 9, -1)}
+    },
+    "a time before all records": lambda t, _: {"options": {"subscribe": t.plain, "startingTimestamp": "1"}},
+    "what compaction left": lambda _, m: {"options": {"subscribe": m.compacted}},
+    "from one gap of a compacted log to another": lambda _, m: {
+        "options": {"subscribe": m.compacted, "startingOffsets": offsets(m.compacted, 3), "endingOffsets": offsets(m.compacted, 8)}
+    },
+    "a compacted log in tasks of three": lambda _, m: {"options": {"subscribe": m.compacted, "maxRecordsPerPartition": "3"}},
+    "from the middle of an aborted transaction": lambda t, _: {
+        "options": {"subscribe": t.transactions, "startingOffsets": offsets(t.transactions, 8), **COMMITTED}
+    },
+    "to the marker of a transaction": lambda t, _: {
+        "options": {"subscribe": t.transactions, "endingOffsets": offsets(t.transactions, 6), **COMMITTED}
+    },
+    "transactions in tasks of one offset": lambda t, _: {
+        "options": {"subscribe": t.transactions, "maxRecordsPerPartition": "1", **COMMITTED}
+    },
+    "an aborted transaction at the end": lambda _, m: {"options": {"subscribe": m.aborted, **COMMITTED}},
+    "a partition without records": lambda t, m: {"options": {"subscribe": f"{m.emptied},{t.other}"}},
+    "times of the broker": lambda _, m: {"options": {"subscribe": m.stamped}},
+    "all codecs": lambda _, m: {"options": {"subscribe": m.codecs, "minPartitions": "4"}},
+    "long records": lambda _, m: {
+        "options": {"subscribe": m.long},
+        "sql": "SELECT offset, length(value), crc32(value) FROM records",
+    },
+    "many partitions in more tasks": lambda _, m: {"options": {"subscribe": m.many, "minPartitions": "45"}},
+    "small tasks, and many": lambda t, _: {"options": {"subscribe": t.plain, "minPartitions": "20", "maxRecordsPerPartition": "7"}},
+}  # fmt: skip
+STREAMS_BY_HAND: dict[str, Callable[[Topics, MoreTopics], dict[str, str]]] = {
+    "headers from offsets": lambda t, _: {"subscribe": t.plain, "startingOffsets": offsets(t.plain, 0, 19, 7), "includeHeaders": "true"},
+    "some partitions": lambda t, _: {"assign": json.dumps({t.plain: [2, 0]}), "startingOffsets": "earliest"},
+    "a limit from below": lambda t, _: {"subscribe": t.plain, "startingOffsets": "earliest", "minOffsetsPerTrigger": "1000"},
+    "from before the begin of a log": lambda t, _: {
+        "subscribe": t.cut, "startingOffsets": offsets(t.cut, 5, 0), "failOnDataLoss": "false"
+    },
+    "a compacted log, few at a time": lambda _, m: {
+        "subscribe": m.compacted, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"
+    },
+    "transactions, few at a time": lambda t, _: {
+        "subscribe": t.transactions, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3", **COMMITTED
+    },
+    "from a time of each partition": lambda t, _: {
+        "subscribe": t.plain,
+        "startingOffsetsByTimestamp": offsets(t.plain, NOON, NOON + 31_000, NOON + 90_000),
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+    "many partitions, few at a time": lambda _, m: {"subscribe": m.many, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "33"},
+}  # fmt: skip
+
+
+def all_queries(kafka: KafkaBroker, topics: Topics, more: MoreTopics, of_events: tuple[str, str]) -> dict[str, Query]:
+    """Return all queries, by name."""
+    address = {"kafka.bootstrap.servers": kafka.bootstrap}
+    found: dict[str, Query] = {f"batch: {name}": {"options": make(topics)} for name, make in QUERIES.items()}
+    found |= {f"batch: {name}": make(topics, more) for name, make in BY_HAND.items()}
+    found |= {f"stream: {name}": {"options": make(topics), "stream": True} for name, make in STREAMS.items()}
+    found |= {f"stream: {name}": {"options": make(topics, more), "stream": True} for name, make in STREAMS_BY_HAND.items()}
+    found = {name: {**query, "options": {**address, **query["options"]}} for name, query in found.items()}
+    return found | {f"event time: {name}": event_time(kafka, of_events, name) for name in EVENT_TIME}
+
+
+# -- by hand
+
+
+def differences(queries: Mapping[str, Query], own: Ask, ask: Ask) -> list[str]:
+    """Run each query with both sources; the differences in words."""
+    found: list[str] = []
+    for name, query in queries.items():
+        began = time.monotonic()
+        try:
+            expected, rows = ask(query), own(query)
+        except Exception as e:
+            found.append(f"{name}: {str(e)[:1000]}")
+        else:
+            if not expected:
+                found.append(f"{name}: Spark's own source has no row, so nothing is compared")
+            elif rows != expected:
+                odd = [row for row in rows if row not in expected], [row for row in expected if row not in rows]
+                found.append(f"{name}: {len(rows)} rows and not {len(expected)}; too many {odd[0][:3]}, missing {odd[1][:3]}"[:1000])
+        wrong = bool(found) and found[-1].startswith(f"{name}: ")
+        print(f"{'DIFFERS' if wrong else 'equal'}  {name}, {time.monotonic() - began:.1f} s", flush=True)
+    return found
+
+
+def compare(kafka: KafkaBroker, folder: Path, version: str | None) -> list[str]:
+    """Run all queries on the Spark of this environment, or on another one; the differences in words."""
+    topics, more, of_events = made_topics(kafka), more_topics(kafka), events(kafka)
+    queries = all_queries(kafka, topics, more, of_events)
+    try:
+        with running_peer(folder, version) as ask:
+            if version is not None:
+                return differences(queries, lambda query: ask({**query, "source": "kstream"}), ask)
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+            spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+            spark.sparkContext.setLogLevel("ERROR")
+            try:
+                return differences(queries, lambda query: rows_of(spark, "kstream", query), ask)
+            finally:
+                spark.stop()
+    finally:
+        topics.writer.abort_transaction(30)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spark", metavar="VERSION", help="of both sources; default that of this environment")
+    given = parser.parse_args()
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(prefix="differential-") as folder, running_broker(Path(folder) / "broker") as kafka:
+        found = compare(kafka, Path(folder) / "peer", given.spark)
+    print("\n".join(found) or "no differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,7 @@
-"""`format("kstream")` on an older Spark, and with event time: the rows of Spark's own Kafka source, also of streams with watermarks."""
+"""`format("kstream")` on an older Spark, and with event time: the rows of Spark's own Kafka source, also of streams with watermarks.
+
+Other versions, and all queries: `python -m integration.structured_differential --spark 4.1.1`.
+"""
 
 from __future__ import annotations
 
