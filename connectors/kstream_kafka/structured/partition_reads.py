@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
+from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReportData, lost_ranges
 from kstream_kafka.planning.packing import RangeSplit, TaskSplits
 from kstream_kafka.planning.plan import KafkaPlan
@@ -35,6 +36,16 @@ class KafkaInputPartition(InputPartition):
 
     splits: TaskSplits
     topic_ids: Mapping[str, str]
+
+    def __reduce__(self) -> Any:
+        """Pickle the splits as rows of plain values. A trigger may have a thousand partitions, which Spark pickles one by one."""
+        rows = [(*split.range.to_json(), split.leader_epoch, split.from_epoch) for split in self.splits]
+        return (_unpickled, (rows, dict(self.topic_ids)))
+
+
+def _unpickled(rows: Sequence[Sequence[Any]], topic_ids: Mapping[str, str]) -> KafkaInputPartition:
+    """Return the partition of pickled rows. Called by pickle in the tasks."""
+    return KafkaInputPartition(tuple(RangeSplit(OffsetRange(*where), epoch, begun) for *where, epoch, begun in rows), topic_ids)
 
 
 def input_partitions(plan: KafkaPlan, options: SourceOptions) -> list[KafkaInputPartition]:

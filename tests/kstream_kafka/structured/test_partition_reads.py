@@ -16,6 +16,7 @@ from kstream_kafka.reader.consumer_cache import ConsumerCache
 from kstream_kafka.structured.columns import chosen_columns, default_schema
 from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.partition_reads import KafkaInputPartition, PartitionReads
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -77,6 +78,15 @@ def test_without_that_the_task_goes_on_and_its_log_tells_the_loss(consumer: Fake
         [batch] = reads("offset", failOnDataLoss="false").read(partition(0, 10))
     assert batch.to_pydict() == {"offset": [4, 5, 6, 7, 8, 9]}
     assert any("t-0: the query goes on without records from offset 0" in record.message for record in caplog.records)
+
+
+def test_a_partition_reaches_its_task_whole_in_few_bytes() -> None:
+    """A trigger of a thousand partitions has a thousand of them, which the planner pickles one by one."""
+    ranges = RangeSplit(OffsetRange("orders", 7, 10**9, 10**9 + 5), 3, 2), RangeSplit(OffsetRange("orders", 8, 0, 1))
+    whole = KafkaInputPartition(ranges, {"orders": "AbCdEfGhIjKlMnOpQrStUv"})
+    [one, both] = [CPickleSerializer().dumps(p) for p in (KafkaInputPartition(ranges[:1], whole.topic_ids), whole)]
+    assert CPickleSerializer().loads(both) == whole
+    assert len(one) < 160 and len(both) < 200
 
 
 def test_what_goes_to_a_task_is_pickled(consumer: FakeConsumer) -> None:
