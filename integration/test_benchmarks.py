@@ -29,6 +29,7 @@ ON_THE_BROKER = {
     "kafka_read": ["--records", "2000", "--rounds", "1"],
     "poison_records": ["--records", "2000", "--rounds", "1"],
     "data_frames": ["--records", "2000", "--rounds", "1", "--alone"],
+    "structured": ["--records", "2000", "--triggers", "5", "--rounds", "1", "--alone"],
 }
 
 

@@ -9,6 +9,7 @@ MODULES = (
     "kafka_read",
     "poison_records",
     "data_frames",
+    "structured",
     "bookkeeping",
     "map_with_state",
     "inverse_window",

@@ -21,7 +21,7 @@ from integration.kafka_jars import CACHE
 OLDER = "4.0.0"
 """A version whose connector is surely there."""
 COORDINATE = "org.apache.spark:spark-sql-kafka-0-10_2.13:{}"
-_COMPLETE = ".complete"
+_COMPLETE = ".complete-with-arrow"
 
 
 class PartsMissingError(RuntimeError):
@@ -69,7 +69,8 @@ def _jars(version: str) -> list[Path]:
 
 
 def _python_with_pyspark(version: str) -> Path:
-    """The Python of a virtual environment with this pyspark, by uv where it is, else by venv and pip."""
+    """The Python of a virtual environment with this pyspark, by uv where it is, else by venv and pip. It has what mapInArrow needs, too."""
+    packages = [f"pyspark=={version}", "pyarrow", "pandas<3"]
     folder = CACHE / f"pyspark-{version}"
     python = folder / "bin" / "python"
     if (folder / _COMPLETE).exists():
@@ -78,10 +79,10 @@ def _python_with_pyspark(version: str) -> Path:
     uv = shutil.which("uv")
     if uv:
         _run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
-        _run([uv, "pip", "install", "--quiet", "--python", str(python), f"pyspark=={version}"])
+        _run([uv, "pip", "install", "--quiet", "--python", str(python), *packages])
     else:
         venv.create(folder, with_pip=True)
-        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={version}"])
+        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
     (folder / _COMPLETE).touch()
     return python
 
