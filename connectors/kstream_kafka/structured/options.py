@@ -143,6 +143,13 @@ OPTIONS = (
     ),
     Option("minPartitions", "number", "", _BOTH, "The fewest tasks of a read, if there are so many offsets: long ranges are split."),
     Option("maxRecordsPerPartition", "number", "", _BOTH, "The most offsets of a task: longer ranges are split."),
+    Option(
+        "maxPartitions",
+        "number",
+        "",
+        _BOTH,
+        "The most tasks of a read: neighbouring ranges share a task. It wins over the two options above. Spark has no such option.",
+    ),
     Option("includeHeaders", "bool", "false", _BOTH, "Whether there is a column `headers`. A schema that names it has it, too."),
     Option("kafkaConsumer.pollTimeoutMs", "milliseconds", "120000", _BOTH, "How long a task waits for the next record."),
     Option(
@@ -212,6 +219,7 @@ class SourceOptions:
         max_bytes: the most bytes of a micro-batch; None for no limit.
         min_tasks: the fewest tasks of a read; None if nothing is split for it.
         max_records_per_task: the most offsets of a task; None for no limit.
+        max_tasks: the most tasks of a read; None for no limit.
         include_headers: whether the default schema has the column `headers`.
         poll_timeout_ms: how long a task waits for the next record, in ms.
         retries: how often a request for offsets is tried again.
@@ -230,6 +238,7 @@ class SourceOptions:
     max_bytes: int | None = None
     min_tasks: int | None = None
     max_records_per_task: int | None = None
+    max_tasks: int | None = None
     include_headers: bool = False
     poll_timeout_ms: int = 120_000
     retries: int = 3
@@ -304,6 +313,7 @@ _ATTRIBUTES = {
     "maxBytesPerTrigger": "max_bytes",
     "minPartitions": "min_tasks",
     "maxRecordsPerPartition": "max_records_per_task",
+    "maxPartitions": "max_tasks",
     "includeHeaders": "include_headers",
     "kafkaConsumer.pollTimeoutMs": "poll_timeout_ms",
     "fetchOffset.numRetries": "retries",

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReportData, lost_ranges
-from kstream_kafka.planning.packing import RangeSplit, TaskSplits
+from kstream_kafka.planning.packing import Packing, RangeSplit, TaskSplits, pack
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.reader.data_frame import no_cycle_collection
 from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
@@ -50,9 +50,12 @@ def _unpickled(rows: Sequence[Sequence[Any]], topic_ids: Mapping[str, str]) -> K
 
 def input_partitions(plan: KafkaPlan, options: SourceOptions) -> list[KafkaInputPartition]:
     """Return what each task of a plan reads, by the options for the number of tasks. Pure."""
-    tasks: Sequence[RangeSplit] = tasks_of(plan.splits, options.min_tasks, options.max_records_per_task)
+    whole = tasks_of(plan.splits, options.min_tasks, options.max_records_per_task)
     ids = plan.topic_ids
-    return [KafkaInputPartition((s,), {s.range.topic: ids[s.range.topic]} if s.range.topic in ids else {}) for s in tasks]
+    return [
+        KafkaInputPartition(splits, {topic: ids[topic] for topic in {s.range.topic for s in splits} if topic in ids})
+        for splits in pack(whole, Packing(max_tasks=options.max_tasks or 0))
+    ]
 
 
 def log_losses(report: ReportData) -> None:

@@ -434,6 +434,17 @@ def test_each_task_gets_the_epoch_and_the_topic_id_of_its_range() -> None:
     assert pickle.loads(pickle.dumps(partitions)) == partitions
 
 
+def test_a_thousand_partitions_with_a_few_records_each_are_read_by_as_many_tasks_as_a_query_wants() -> None:
+    """A Python task costs 30 ms, however little it reads."""
+    logs = {("t", number): (0, 3) for number in range(1000)} | {("u", 0): (5, 7)}
+    query = Query(logs, **EARLIEST, subscribePattern="[tu]", maxPartitions="4").begin()
+    query.client.ids = {"t": "id of t", "u": "id of u"}
+    query.construct()
+    partitions = query.reader.partitions(query.start(), query.offsets[-1])
+    assert len(partitions) == 4 and query.run() == all_of(logs)
+    assert [set(p.topic_ids) for p in partitions] == [{"t"}, {"t"}, {"t"}, {"t", "u"}]
+
+
 def test_a_reader_for_the_tasks_is_pickled_and_asks_nobody() -> None:
     query = Query(TWO)
     reader = KafkaStreamReader(SourceOptions.parse(query.given).of_stream(), ("value",))

@@ -75,7 +75,7 @@ def offsets(**each: dict[str, Any]) -> Positions:
 
 
 def test_every_option_of_spark_is_known_or_refused_with_a_reason() -> None:
-    assert {option.name for option in OPTIONS} | REFUSED.keys() == {*OF_SPARK, "maxBytesPerTrigger", "path"}
+    assert {option.name for option in OPTIONS} | REFUSED.keys() == {*OF_SPARK, "maxBytesPerTrigger", "maxPartitions", "path"}
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 
@@ -91,8 +91,8 @@ def test_the_defaults_are_sparks() -> None:
     assert (options.topics, options.params.bootstrap) == (Topics(("orders",)), "h:1")
     assert options.fail_on_data_loss and not options.include_headers
     assert (options.late_start, options.max_delay_ms, options.poll_timeout_ms, options.retries) == ("error", 900_000, 120_000, 3)
-    limits = (options.max_offsets, options.min_offsets, options.max_bytes, options.min_tasks, options.max_records_per_task)
-    assert limits == (None,) * 5 and options.given == {"subscribe"}
+    limits = (options.max_offsets, options.min_offsets, options.max_bytes, options.min_tasks)
+    assert (*limits, options.max_records_per_task, options.max_tasks) == (None,) * 6 and options.given == {"subscribe"}
     assert not options.params.read_committed
 
 

@@ -58,6 +58,14 @@ def test_a_task_reads_the_records_of_its_partition_and_no_others(consumer: FakeC
     assert batch.to_pydict() == {"offset": [2, 3, 4], "value": [b"2", b"3", b"4"]}
 
 
+def test_a_task_reads_small_ranges_together_and_gives_one_record_batch_of_them(consumer: FakeConsumer) -> None:
+    consumer.script = [[*records(range(2, 5)), *records(range(4, 6), where=("t", 1))]]
+    both = KafkaInputPartition((RangeSplit(OffsetRange("t", 0, 2, 5)), RangeSplit(OffsetRange("t", 1, 4, 6))), {})
+    [batch] = reads("partition", "offset").read(both)
+    assert batch.to_pydict() == {"partition": [0, 0, 0, 1, 1], "offset": [2, 3, 4, 4, 5]}
+    assert consumer.assignments == 1
+
+
 def test_a_query_that_reads_nothing_has_one_task_which_reads_nothing(consumer: FakeConsumer) -> None:
     assert list(reads("value").read(InputPartition(None))) == []
 
