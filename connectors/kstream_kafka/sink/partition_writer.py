@@ -28,16 +28,13 @@ from kstream_kafka.sink.comparison import Recomputed
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, encode_receipt, receipt_key
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
-from kstream_kafka.sink.spool import Spool, digests_of
+from kstream_kafka.sink.spool import Spool, digests_of, time_for
 
 WAIT_S = 0.5
 """Seconds between two looks for the receipt of another attempt."""
 
 END_S = 5.0
 """Seconds to wait for the end of the fences. Without an answer they are read."""
-
-SLOW = 1_000_000
-"""Bytes a second that a slow connection to the brokers writes. The time-out of a transaction allows for it."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ class KafkaPartitionWriter:
 
     def _timeout_ms(self, spool: Spool) -> int:
         """Return the time-out of a transaction that is long enough for what is to be written."""
-        return max(self.timeout_ms, sum(digest.bytes for digest in spool.digests.values()) * 1000 // SLOW)
+        return time_for(sum(digest.bytes for digest in spool.digests.values()), self.timeout_ms)
 
     def _by_another_attempt(self, partition: int, error: KafkaError) -> FoundReceipt:
         """Return the receipt of this partition, which another attempt writes, or this one has written before it lost its id. Blocks.

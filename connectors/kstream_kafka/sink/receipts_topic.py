@@ -86,7 +86,7 @@ class ReceiptsTopic:
         """
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
-            topic_id, places = self._found(client, known_id)
+            topic_id, places = self.found(client, known_id)
             seen = self._control(driver, reader).fences
             before = max(seen, key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
@@ -113,6 +113,24 @@ class ReceiptsTopic:
         """Raise ReceiptsLostError if the topic is gone or was made anew, while its driver lives. Blocks on the brokers."""
         with closing(KafkaDriverClient(self._params)) as client:
             self._check_id(client, known_id)
+
+    def found(self, client: KafkaDriverClient, known_id: str | None) -> tuple[str, frozenset[int]]:
+        """Return the id of the topic, and its partitions for receipts. Make the topic if there is none and no driver has completed a batch.
+
+        ReceiptsLostError if it is gone, or is another one. KafkaConfigError if it cannot have receipts.
+        """
+        if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, NEW_TOPIC):
+            client.latest([(self.name, partition) for partition in range(FENCES + 1 + NEW_PARTITIONS)])  # until its leaders answer
+        try:
+            places = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
+        except UnknownTopicError as e:
+            raise self.lost(f"topic {self.name} is gone") from e
+        found = self._check_id(client, known_id)
+        policy = client.topic_setting(self.name, "cleanup.policy")
+        if not places or (policy is not None and "compact" not in policy):
+            hint = f"Make it with 17 partitions and cleanup.policy=compact, or let kstream make topic {self.name}."
+            raise KafkaConfigError("prefix", f"names topic {self.name}, which has one partition only or is not compacted", hint)
+        return found, places
 
     def _check_is_newest(self, driver: Writer) -> None:
         """Raise FencedError if the checkpoint has a later driver. Its fence may be gone, and this driver knows of no topic to miss."""
@@ -146,24 +164,6 @@ class ReceiptsTopic:
     def lost(self, words: str) -> ReceiptsLostError:
         """Return the error that says that receipts are gone. `words`: what has happened, a clause."""
         return ReceiptsLostError(self._output, self.name, words)
-
-    def _found(self, client: KafkaDriverClient, known_id: str | None) -> tuple[str, frozenset[int]]:
-        """Return the id of the topic, and its partitions for receipts. Make the topic if there is none and no driver has completed a batch.
-
-        ReceiptsLostError if it is gone, or is another one. KafkaConfigError if it cannot have receipts.
-        """
-        if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, NEW_TOPIC):
-            client.latest([(self.name, partition) for partition in range(FENCES + 1 + NEW_PARTITIONS)])  # until its leaders answer
-        try:
-            places = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
-        except UnknownTopicError as e:
-            raise self.lost(f"topic {self.name} is gone") from e
-        found = self._check_id(client, known_id)
-        policy = client.topic_setting(self.name, "cleanup.policy")
-        if not places or (policy is not None and "compact" not in policy):
-            hint = f"Make it with 17 partitions and cleanup.policy=compact, or let kstream make topic {self.name}."
-            raise KafkaConfigError("prefix", f"names topic {self.name}, which has one partition only or is not compacted", hint)
-        return found, places
 
     def _check_id(self, client: KafkaDriverClient, known_id: str | None) -> str:
         """Return the id of the topic. ReceiptsLostError if another one is known."""

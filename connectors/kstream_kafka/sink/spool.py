@@ -16,6 +16,8 @@ HELD_BYTES = 32_000_000
 _OVERHEAD = 150
 """The bytes of a record in memory without its key and value."""
 CHUNK = 1_000
+SLOW = 1_000_000
+"""Bytes a second that a slow connection to the brokers writes. The time-out of a transaction allows for it."""
 
 
 class DigestSum:
@@ -42,6 +44,12 @@ class DigestSum:
         sums[1] += size
         return size
 
+    def passing(self, records: Iterable[Encoded]) -> Iterator[Encoded]:
+        """Give these records, and add each of them."""
+        for record in records:
+            self.add(record)
+            yield record
+
     @property
     def digests(self) -> dict[str, Digest]:
         """topic → the digest of its records."""
@@ -54,6 +62,11 @@ def digests_of(records: Iterable[Encoded]) -> dict[str, Digest]:
     for record in records:
         found.add(record)
     return found.digests
+
+
+def time_for(num_bytes: int, least_ms: int) -> int:
+    """Return the time-out in ms of a transaction that is long enough for so many bytes. `least_ms`: what the user wants."""
+    return max(least_ms, num_bytes * 1000 // SLOW)
 
 
 class Spool:

@@ -26,6 +26,8 @@ logger = logging.getLogger("kstream.kafka")
 
 Query: TypeAlias = Literal["stream", "batch"]
 """The kind of a query: `spark.readStream` or `spark.read`."""
+Kind: TypeAlias = tuple[Callable[[str], Any], str]
+"""A kind of values: its parser, which raises ValueError, and what a user must give."""
 KAFKA = "kafka."
 """The prefix of Kafka parameters among the options."""
 EARLIEST, LATEST = -2, -1
@@ -259,7 +261,7 @@ class SourceOptions:
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
         """
         texts = {name.lower(): text for name, text in given.items()}
-        values = {option.name: _parsed(option, texts[option.name.lower()]) for option in OPTIONS if option.name.lower() in texts}
+        values = parsed(OPTIONS, texts)
         for name in texts:
             if not name.startswith(KAFKA) and name not in _BY_LOWER_CASE:
                 raise _unknown(name)
@@ -267,7 +269,7 @@ class SourceOptions:
             raise SourceOptionError("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, which is {most}")
         return SourceOptions(
             topics=_topics(values),
-            params=_params(texts, values.get("fetchOffset.retryIntervalMs")),
+            params=kafka_params(texts, REFUSED_PARAMETERS, values.get("fetchOffset.retryIntervalMs")),
             starts=_first(STARTS, values),
             ends=_first(ENDS, values),
             given=frozenset(values),
@@ -323,12 +325,23 @@ _ATTRIBUTES = {
 
 def starting_positions(text: str) -> Positions:
     """Return the positions of a value of `startingOffsets`. SourceOptionError if it is malformed."""
-    return _parsed(_BY_LOWER_CASE["startingoffsets"], text)
+    return _parsed(_BY_LOWER_CASE["startingoffsets"], text, KINDS)
 
 
-def _parsed(option: Option, text: str) -> Any:
+def parsed(options: Iterable[Option], texts: Mapping[str, str], kinds: Mapping[str, Kind] | None = None) -> dict[str, Any]:
+    """Return the values of the options that are given, by name. SourceOptionError if a text is malformed.
+
+    Args:
+        options: the options there are.
+        texts: name in lower case → text.
+        kinds: the kinds of their values; None for KINDS.
+    """
+    return {option.name: _parsed(option, texts[option.name.lower()], kinds or KINDS) for option in options if option.name.lower() in texts}
+
+
+def _parsed(option: Option, text: str, kinds: Mapping[str, Kind]) -> Any:
     """Return the value of an option. SourceOptionError if its text is malformed."""
-    parse, wanted = KINDS[option.kind]
+    parse, wanted = kinds[option.kind]
     try:
         return parse(text.strip())
     except ValueError as e:
@@ -356,12 +369,22 @@ def _topics(values: Mapping[str, Any]) -> Subscribed:
     return values[found[0]]
 
 
-def _params(texts: Mapping[str, str], retry_interval_ms: int | None) -> KafkaParams:
-    """Return the Kafka parameters among the options. SourceOptionError for one that a query refuses; KafkaConfigError as `parse`."""
+def kafka_params(texts: Mapping[str, str], refused: Mapping[str, tuple[str, str]], retry_interval_ms: int | None = None) -> KafkaParams:
+    """Return the Kafka parameters among the options.
+
+    Args:
+        texts: name in lower case → text.
+        refused: the parameters that a query refuses → the reason, and what to do.
+        retry_interval_ms: the pause between two requests for offsets; None for the default.
+
+    Raises:
+        SourceOptionError: a parameter is refused, or no broker is named.
+        KafkaConfigError: as `KafkaParams.parse`.
+    """
     given: dict[str, Any] = {name.removeprefix(KAFKA): text for name, text in texts.items() if name.startswith(KAFKA)}
     for name in given:
-        if name in REFUSED_PARAMETERS:
-            raise SourceOptionError(KAFKA + name, *REFUSED_PARAMETERS[name])
+        if name in refused:
+            raise SourceOptionError(KAFKA + name, *refused[name])
     if "bootstrap.servers" not in given and "metadata.broker.list" not in given:
         raise SourceOptionError(KAFKA + "bootstrap.servers", "is missing", "Give host:port of a broker.")
     if retry_interval_ms is not None:
@@ -489,7 +512,7 @@ def _late_start(text: str) -> str:
     return text.lower()
 
 
-KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+KINDS: dict[str, Kind] = {
     "topics": (_topic_names, "names of topics, separated by commas"),
     "pattern": (_pattern, "a pattern of names of topics"),
     "partitions": (_partitions, 'partitions as JSON: {"orders":[0,1]}'),
@@ -504,19 +527,23 @@ KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
     "time": (parse_time_ms, "a time such as 500ms, 10s or 15m"),
     "size": (parse_bytes, "a size such as 1048576, 512k or 64m"),
 }
-"""The kind of a value → its parser, which raises ValueError, and what a user must give."""
+"""The kinds of values, by name."""
 
 
 # -- the tables of docs/structured.md
 
 
-def markdown_tables() -> str:
-    """Return the tables of docs/structured.md: the options, and those that are refused."""
-    rows = [f"| `{o.name}` | {o.kind} | {_shown(o.default)} | {' and '.join(o.queries)} | {o.meaning} |" for o in OPTIONS]
+def markdown_tables(options: Iterable[Option], refused: Mapping[str, tuple[str, str]]) -> str:
+    """Return tables of docs/structured.md: the options of a source or a sink, and those that are refused."""
+    rows = [f"| `{o.name}` | {o.kind} | {_shown(o.default)} | {' and '.join(o.queries)} | {o.meaning} |" for o in options]
     table = "\n".join(["| option | value | default | query | meaning |", "|---|---|---|---|---|", *rows])
-    refusals = {**REFUSED, **{KAFKA + name: words for name, words in REFUSED_PARAMETERS.items()}}
-    refused = "\n".join(f"| `{name}` | It {reason}. {hint} |" for name, (reason, hint) in refusals.items())
-    return f"{table}\n\nThese options are refused:\n\n| option | reason |\n|---|---|\n{refused}"
+    reasons = "\n".join(f"| `{name}` | It {reason}. {hint} |" for name, (reason, hint) in refused.items())
+    return f"{table}\n\nThese options are refused:\n\n| option | reason |\n|---|---|\n{reasons}"
+
+
+def of_kafka(refused: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Return refused Kafka parameters by the names that they have among the options."""
+    return {KAFKA + name: words for name, words in refused.items()}
 
 
 def _shown(default: str) -> str:
@@ -525,4 +552,4 @@ def _shown(default: str) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown_tables())
+    print(markdown_tables(OPTIONS, REFUSED | of_kafka(REFUSED_PARAMETERS)))

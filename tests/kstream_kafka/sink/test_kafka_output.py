@@ -15,7 +15,7 @@ from kstream_kafka.errors import (
     ProducerFencedError,
     ReceiptsLostError,
 )
-from kstream_kafka.sink import partition_writer
+from kstream_kafka.sink import partition_writer, spool
 from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
@@ -492,7 +492,7 @@ def test_the_time_out_of_a_transaction_allows_for_a_slow_connection(jobs: Jobs, 
     output = jobs.driver()
     jobs.write(output, 1000, Partitions([1]))
     assert set(jobs.kafka.timeouts) == {60_000}
-    monkeypatch.setattr(partition_writer, "SLOW", 1)
+    monkeypatch.setattr(spool, "SLOW", 1)
     for is_first_try in (True, False):
         jobs.write(output, 2000 if is_first_try else 3000, Partitions(list(range(100, 150))), is_first_try)
         assert jobs.kafka.timeouts[-1] == 150_000

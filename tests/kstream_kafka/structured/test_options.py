@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kstream_kafka.errors import KafkaConfigError, SourceOptionError
 from kstream_kafka.planning.subscription import Partitions, TopicPattern, Topics
-from kstream_kafka.structured.options import KINDS, OPTIONS, REFUSED, Bound, SourceOptions, markdown_tables
+from kstream_kafka.structured.options import KINDS, OPTIONS, REFUSED, REFUSED_PARAMETERS, Bound, SourceOptions, markdown_tables, of_kafka
 
 from kstream.offsets.positions import Position, Positions
 
@@ -233,4 +233,4 @@ def test_options_go_to_the_planner_pickled_and_show_no_secret() -> None:
 def test_the_page_has_the_tables_of_the_code() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "structured.md").read_text()
     tables = re.search(r"<!-- options -->\n(.*?)\n<!-- /options -->", page, re.DOTALL)
-    assert tables is not None and tables[1] == markdown_tables()
+    assert tables is not None and tables[1] == markdown_tables(OPTIONS, REFUSED | of_kafka(REFUSED_PARAMETERS))
