@@ -15,7 +15,7 @@ README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
 
 def test_what_does_not_work_yet_is_named() -> None:
     missing = README.partition("These do not work yet:")[2]
-    assert "a sink for Kafka in Structured Streaming" in missing and "continuous processing" in missing
+    assert "receipts for `frame.write` in `foreachBatch`" in missing and "continuous processing" in missing
 
 
 def test_every_operator_that_is_said_to_be_of_every_stream_is_one_of_dstream() -> None:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kstream_kafka.structured.options import SourceOptions
     from kstream_kafka.structured.readers import KafkaBatchReader, KafkaStreamReader
+    from kstream_kafka.structured.writers import KafkaBatchWriter, KafkaStreamWriter
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 else:
@@ -23,7 +25,7 @@ __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """The Kafka source of kstream: `spark.readStream.format("kstream")`, and `spark.read`. docs/structured.md has the options.
+    """The Kafka source and sink of kstream: `format("kstream")` to read and to write. docs/structured.md has the options.
 
     Example:
         orders = (
@@ -35,22 +37,24 @@ class DefaultSource(DataSource):
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Parse the options. Spark calls it when a query is defined, and pickles the source.
+        """Note the options; parse them if they are those of a source. Spark calls it when a query is defined, and pickles the source.
 
         Args:
             options: name in lower case → text.
 
         Raises:
-            SourceOptionError: an option is unknown, refused or malformed.
+            SourceOptionError: an option of the source is unknown, refused or malformed.
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
             MissingDependencyError: the Python that Spark runs has no pyarrow.
         """
-        from kstream_kafka.structured.options import SourceOptions
         from kstream_kafka.structured.requirements import check_pyarrow
 
         check_pyarrow()
         super().__init__(dict(options))
-        self._parsed = SourceOptions.parse(options)
+        self._given = dict(options)
+        self._parsed: SourceOptions | None = None
+        if any(name in self._given for name in ("subscribe", "subscribepattern", "assign")):  # else it is a sink, or `schema` tells
+            self._of_source()
 
     @classmethod
     def name(cls) -> str:
@@ -58,10 +62,10 @@ class DefaultSource(DataSource):
         return "kstream"
 
     def schema(self) -> StructType:
-        """Return the schema of a query without a schema of the user: that of Spark's Kafka source."""
+        """Return the schema of a query without a schema of the user: that of Spark's Kafka source. Errors as `__init__`."""
         from kstream_kafka.structured.columns import default_schema
 
-        return default_schema(self._parsed.include_headers)
+        return default_schema(self._of_source().include_headers)
 
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """Return the reader of a batch query.
@@ -75,11 +79,42 @@ class DefaultSource(DataSource):
         from kstream_kafka.structured.columns import chosen_columns
         from kstream_kafka.structured.readers import KafkaBatchReader
 
-        return KafkaBatchReader(self._parsed.of_batch(), chosen_columns(schema))
+        return KafkaBatchReader(self._of_source().of_batch(), chosen_columns(schema))
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """Return the reader of a streaming query. Arguments and errors as for `reader`."""
         from kstream_kafka.structured.columns import chosen_columns
         from kstream_kafka.structured.readers import KafkaStreamReader
 
-        return KafkaStreamReader(self._parsed.of_stream(), chosen_columns(schema))
+        return KafkaStreamReader(self._of_source().of_stream(), chosen_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
+        """Return the writer of a batch query.
+
+        Args:
+            schema: that of the frame.
+            overwrite: whether the frame replaces what is there.
+
+        Raises:
+            SourceOptionError: an option is unknown, refused or malformed; or the frame has not the columns of a record.
+            KafkaConfigError: a Kafka parameter is unknown or cannot work.
+        """
+        from kstream_kafka.structured.sink_options import SinkOptions
+        from kstream_kafka.structured.writers import KafkaBatchWriter
+
+        return KafkaBatchWriter(SinkOptions.parse(self._given), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
+        """Return the writer of a streaming query. Arguments and errors as for `writer`."""
+        from kstream_kafka.structured.sink_options import SinkOptions
+        from kstream_kafka.structured.writers import KafkaStreamWriter
+
+        return KafkaStreamWriter(SinkOptions.parse(self._given), schema, overwrite)
+
+    def _of_source(self) -> SourceOptions:
+        """Return the options of a source. Errors as `__init__`."""
+        from kstream_kafka.structured.options import SourceOptions
+
+        if self._parsed is None:
+            self._parsed = SourceOptions.parse(self._given)
+        return self._parsed

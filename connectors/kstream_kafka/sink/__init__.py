@@ -12,5 +12,7 @@ audit_topic        the topic of these entries, as the driver writes it
 partition_writer   the tasks' half, exactly once
 at_least_once      the tasks' half, at least once
 transactional_ids  how the driver takes the ids of the transactions
+query_receipt      the receipt of a batch of a query, as bytes, and what it means for a batch (pure)
+query_batches      each batch of a query of Structured Streaming in one transaction
 kafka_output       the driver's half, an Output
 """

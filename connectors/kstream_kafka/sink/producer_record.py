@@ -9,7 +9,7 @@ from typing import Any
 from kstream_kafka.client.ports import Encoded, Headers
 from kstream_kafka.errors import RecordTooLargeError
 
-_OVERHEAD = 92
+OVERHEAD = 92
 """The most bytes of a record in a batch of its own, besides key, value and headers: 61 of the batch, 21 of the record, 10 of lengths."""
 
 
@@ -75,7 +75,7 @@ class RecordEncoder:
             headers = self.headers(record)
         if self.partition is not None:
             partition = self.partition(record)
-        size = _OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        size = OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
         if headers:
             size += sum(len(name) + len(content or b"") for name, content in headers)
         if size > self.most_bytes:

@@ -1,4 +1,4 @@
-"""The Kafka source of Structured Streaming, as a Python data source of Spark 4: `spark.readStream.format("kstream")`, and `spark.read`.
+"""The Kafka source and sink of Structured Streaming, as a Python data source of Spark 4: `format("kstream")` to read and to write.
 
 `pyspark_kstream` has the class that Spark finds, and nothing else.
 
@@ -12,4 +12,8 @@
     micro_batches      MicroBatches: the plans of a stream, in the planner process of its query
     partition_reads    what a task reads
     readers            the readers as Spark calls them
+    sink_options       SinkOptions: the options of the sink (pure)
+    sink_columns       the columns of a frame that is written
+    spools             what a task has of a batch, until it is committed
+    writers            the writers as Spark calls them
 """

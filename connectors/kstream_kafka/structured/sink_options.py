@@ -1,0 +1,218 @@
+"""SinkOptions: the options of `writeStream.format("kstream")` and `write.format("kstream")`. Pure.
+
+SINK_OPTIONS is the table of all of them; the tables of docs/structured.md are generated from it (`python -m
+kstream_kafka.structured.sink_options`). As with the source, an unknown option is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstream.nearest_name import did_you_mean, nearest_names
+from kstream.storage import StorePlace
+from kstream.storage.open import HADOOP, OBJECT_STORES, is_known, scheme_of
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.client.transaction import check_properties
+from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.structured.options import (
+    KAFKA,
+    KINDS,
+    OPTIONS,
+    REFUSED_PARAMETERS,
+    Kind,
+    Option,
+    Query,
+    kafka_params,
+    markdown_tables,
+    of_kafka,
+    parsed,
+)
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+FAIL, KEEP = "fail", "keep"
+SPOOLS = "kstream-spools"
+"""The folder in a checkpoint for spools."""
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_BOTH: tuple[Query, ...] = ("stream", "batch")
+_STREAM: tuple[Query, ...] = ("stream",)
+
+SINK_OPTIONS = (
+    Option("topic", "text", "", _BOTH, "The topic of all records. It wins over the column `topic`, which has that of each one."),
+    Option(
+        "delivery",
+        "delivery",
+        EXACTLY_ONCE,
+        _BOTH,
+        f"`{EXACTLY_ONCE}` writes each batch in one transaction, beside the driver. `{AT_LEAST_ONCE}` writes from the tasks: what "
+        "runs again is there again.",
+    ),
+    Option(
+        "outputChanged",
+        "output changed",
+        FAIL,
+        _STREAM,
+        "If a batch that is written has other records at its next try: `fail` ends the query, `keep` keeps what is written.",
+    ),
+    Option("prefix", "prefix", "kstream", _BOTH, "Begins the name of the topic of the receipts, and the transactional ids."),
+    Option(
+        "spoolLocation",
+        "place",
+        "`kstream-spools` in `checkpointLocation`",
+        _BOTH,
+        "Where tasks put the records of large batches until the commit: a directory or URL that driver and executors share.",
+    ),
+    Option("checkpointLocation", "text", "", _STREAM, "The checkpoint of the query, as for any query of Spark."),
+    Option("queryName", "text", "", _STREAM, "The name of the query, as for any query of Spark."),
+)
+"""Every option of the sink, except the Kafka parameters `kafka.…`."""
+
+SINK_REFUSED = {
+    "path": ("is no place in Kafka", "Call start() or save() without a path, and name the topic by the option topic."),
+    "asyncProgressTrackingEnabled": (
+        "would let Spark forget batches that are written, and run them again with other records",
+        "Leave it out.",
+    ),
+}
+"""Options that Spark has and the sink refuses → the reason, and what to do."""
+
+_SERIALIZER = ("would be a Java class, which nothing here can call", "The columns key and value are text or bytes.")
+SINK_REFUSED_PARAMETERS = {
+    "key.serializer": _SERIALIZER,
+    "value.serializer": _SERIALIZER,
+    "transactional.id": ("names the transactions, and the sink names them itself", "Set the option prefix, if another program has them."),
+    **{name: words for name, words in REFUSED_PARAMETERS.items() if name.endswith("_cb") or name == "interceptor.classes"},
+}
+"""Kafka parameters that the sink refuses → the reason, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of a sink, parsed. Immutable; can be pickled. `repr` shows no secret.
+
+    Attributes:
+        params: the Kafka parameters.
+        topic: the topic of all records; None if the column `topic` has them.
+        delivery: EXACTLY_ONCE or AT_LEAST_ONCE.
+        keeps: whether a batch that is written stands, though it has other records now.
+        prefix: begins the name of the topic of the receipts, and the transactional ids.
+        place: where tasks may spool files; None for nowhere.
+    """
+
+    params: KafkaParams
+    topic: str | None = None
+    delivery: str = EXACTLY_ONCE
+    keeps: bool = False
+    prefix: str = "kstream"
+    place: StorePlace | None = None
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.delivery == EXACTLY_ONCE
+
+    @staticmethod
+    def parse(given: Mapping[str, str]) -> SinkOptions:
+        """Parse the options of a sink. Sends no request.
+
+        Args:
+            given: name → text, the names in any case.
+
+        Raises:
+            SourceOptionError: an option is unknown, refused or malformed.
+            KafkaConfigError: a Kafka parameter is unknown or cannot work.
+        """
+        texts = {name.lower(): text for name, text in given.items()}
+        for name in texts:
+            if not name.startswith(KAFKA) and name not in _NAMES:
+                raise _unknown(name)
+        values = parsed(SINK_OPTIONS, texts, _KINDS)
+        params = kafka_params(texts, SINK_REFUSED_PARAMETERS)
+        check_properties(params.sink(), params.transaction_ms)
+        return SinkOptions(
+            params=params,
+            topic=values.get("topic"),
+            delivery=values.get("delivery", EXACTLY_ONCE),
+            keeps=values.get("outputChanged") == KEEP,
+            prefix=values.get("prefix", "kstream"),
+            place=values.get("spoolLocation") or _inside(values.get("checkpointLocation")),
+        )
+
+
+_NAMES = frozenset(option.name.lower() for option in SINK_OPTIONS)
+
+
+def _unknown(name: str) -> SourceOptionError:
+    """Return the error for an option that does not exist, with the nearest names, or for one that is refused or of the source."""
+    for key, words in SINK_REFUSED.items():
+        if name == key.lower():
+            return SourceOptionError(key, *words)
+    for option in OPTIONS:
+        if name == option.name.lower():
+            return SourceOptionError(option.name, "is for reading", "The sink has none of that name.")
+    near = nearest_names(name, [option.name for option in SINK_OPTIONS])
+    return SourceOptionError(name, "is unknown", did_you_mean(near) or "docs/structured.md has all options.")
+
+
+# -- the kinds of values
+
+
+def _text(text: str) -> str:
+    """Return a text. ValueError if it is empty."""
+    if not text:
+        raise ValueError
+    return text
+
+
+def _one_of(*known: str) -> Kind:
+    """Return the kind of values of which there are few."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in known:
+            raise ValueError
+        return text.lower()
+
+    return parse, " or ".join(known)
+
+
+def _place(text: str) -> StorePlace:
+    """Return a place for spools. ValueError unless it is an absolute path or a URL that Python workers open."""
+    scheme = scheme_of(text)
+    if scheme in HADOOP or scheme == "memory" or not is_known(scheme) or not _is_absolute(text):
+        raise ValueError
+    return StorePlace(text, exclusive=False)
+
+
+def _inside(checkpoint: str | None) -> StorePlace | None:
+    """Return the place for spools in a checkpoint; None if it is not known, or Python workers cannot open it without more options."""
+    if checkpoint is None or scheme_of(checkpoint) not in {"", "file", *OBJECT_STORES}:
+        return None
+    return StorePlace(f"{checkpoint.rstrip('/')}/{SPOOLS}", exclusive=False) if _is_absolute(checkpoint) else None
+
+
+def _is_absolute(text: str) -> bool:
+    """Return whether a path or URL names the same place in each process."""
+    return scheme_of(text) != "" or text.startswith("/")
+
+
+def _prefix(text: str) -> str:
+    """Return the beginning of a topic's name. ValueError if it cannot be one."""
+    if not _PREFIX.fullmatch(text):
+        raise ValueError
+    return text
+
+
+_KINDS: dict[str, Kind] = {
+    **KINDS,
+    "text": (_text, "some text"),
+    "delivery": _one_of(EXACTLY_ONCE, AT_LEAST_ONCE),
+    "output changed": _one_of(FAIL, KEEP),
+    "place": (_place, "an absolute path, or a URL of an object store or of fsspec, which Python workers can open; not of Hadoop"),
+    "prefix": (_prefix, "the beginning of a topic's name, such as kstream"),
+}
+
+
+if __name__ == "__main__":
+    refused: Any = SINK_REFUSED | of_kafka(SINK_REFUSED_PARAMETERS)
+    print(markdown_tables(SINK_OPTIONS, refused))

@@ -1,0 +1,168 @@
+"""KafkaStreamWriter and KafkaBatchWriter: the Kafka sink as Spark calls it.
+
+Spark makes a writer for each batch of a query in a process of its own, and pickles it into the tasks, which call `write`. Another process
+beside the driver makes another writer, and calls `commit` with all messages of the tasks. Only it knows the id of the batch. So it writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from kstream.clock import SystemClock
+from kstream_kafka.client.ports import Encoded
+from kstream_kafka.errors import CommitUnknownError, SourceOptionError
+from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
+from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
+from kstream_kafka.structured.bounds import patiently
+from kstream_kafka.structured.sink_columns import check_columns, encoded, kept
+from kstream_kafka.structured.sink_options import SinkOptions
+from kstream_kafka.structured.spools import SpooledPartition, batch_of_task, query_of, remove_spools, spooled
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    except ImportError:  # before Spark 4.1, which gives rows
+        DataSourceArrowWriter, DataSourceStreamArrowWriter = DataSourceWriter, DataSourceStreamWriter
+
+logger = logging.getLogger("kstream.kafka")
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class _Writes:
+    """What a writer does with a batch. Pickled into the tasks."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool, overwritten: str) -> None:
+        """Check the frame. Sends no request.
+
+        Args:
+            options: the options of the sink.
+            schema: that of the frame.
+            overwrite: whether the frame replaces what is there.
+            overwritten: what the user has given then, and should not.
+
+        Raises:
+            SourceOptionError: a column is missing or has another type, or the frame replaces what is there.
+        """
+        if overwrite:
+            raise SourceOptionError(overwritten, "would replace what is there, and records in Kafka stay", "Give 'append'.")
+        self.options = options
+        self._columns = check_columns(schema, options.topic)
+
+    def in_task(self, frame: Iterable[Any]) -> SpooledPartition:
+        """SpooledPartition the rows of a task, or write them. Blocks on the brokers under at-least-once."""
+        batches, told = kept(frame, self._columns), batch_of_task()
+        if self.options.is_exactly_once:
+            return spooled(batches, told, self.options.place)
+        AtLeastOnceWriter(self.options.params.sink())(self._encoded(batches))
+        return SpooledPartition(*told)
+
+    def records(self, spools: Iterable[SpooledPartition]) -> Iterator[Encoded]:
+        """Return the records of spools. Lazy."""
+        return self._encoded(batch for spool in spools for batch in spool.read(self.options.place))
+
+    def forget(self, messages: Messages, batch: int | None) -> None:
+        """Remove the spools of a batch and of earlier ones. Blocks; raises nothing. `batch`: its id; None outside of a query."""
+        if self.options.place is not None:
+            remove_spools(self.options.place, [message for message in messages if isinstance(message, SpooledPartition)], batch)
+
+    def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
+        return encoded(batches, self.options.topic, self.options.params.max_record_bytes)
+
+
+class KafkaStreamWriter(DataSourceStreamArrowWriter):
+    """The sink of a streaming query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        """Check the frame of a query. Arguments and errors as for KafkaBatchWriter."""
+        self._writes = _Writes(options, schema, overwrite, "outputMode")
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """SpooledPartition the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
+        return self._writes.in_task(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Write a batch in one transaction, unless Kafka has it. Blocks on the brokers; an outage is waited out.
+
+        Args:
+            messages: those of all tasks.
+            batchId: the id of the batch. The same batch has the same one after a restart.
+
+        Raises:
+            OutputChangedError: a receipt tells of a later batch, or of this one with other records.
+            KafkaError: as `QueryBatches.write`.
+        """
+        spools, options = _spools(messages), self._writes.options
+        if not spools:
+            return
+        batches = QueryBatches(options.params, options.prefix, query_of(spools, batchId), keeps=options.keeps)
+        size = sum(spool.num_bytes for spool in spools)
+        is_new = _certainly(lambda: batches.write(batchId, lambda: self._writes.records(spools), size))
+        if not is_new:
+            logger.info("batch %d of the query is in Kafka already, and was not written again", batchId)
+        self._writes.forget(messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Remove the spools of a batch that has failed. Its next try spools anew."""
+        self._writes.forget(messages, batchId)
+
+
+class KafkaBatchWriter(DataSourceArrowWriter):
+    """The sink of a batch query. No restart runs it again, so it leaves no receipt."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        """Check the frame of a batch. Sends no request.
+
+        Args:
+            options: the options of the sink.
+            schema: that of the frame.
+            overwrite: whether the frame replaces what is there.
+
+        Raises:
+            SourceOptionError: a column is missing or has another type, or the frame replaces what is there.
+        """
+        self._writes = _Writes(options, schema, overwrite, "mode")
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """SpooledPartition the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
+        return self._writes.in_task(iterator)
+
+    def commit(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Write the frame in one transaction. Blocks on the brokers. KafkaError if that fails, or if nobody knows whether it did."""
+        spools, options = _spools(messages), self._writes.options
+        if spools:
+            size = sum(spool.num_bytes for spool in spools)
+            write_at_once(options.params, f"{options.prefix}-batch-{uuid.uuid4()}", self._writes.records(spools), size)
+            self._writes.forget(messages, None)
+
+    def abort(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Remove the spools of a frame that has failed."""
+        self._writes.forget(messages, None)
+
+
+def _spools(messages: Messages) -> list[SpooledPartition]:
+    """Return the messages that have records."""
+    return [message for message in messages if isinstance(message, SpooledPartition) and message.num_records]
+
+
+def _certainly(write: Callable[[], bool]) -> bool:
+    """Write a batch, and look once whether it is there if the commit had no answer. Waits for brokers that are away.
+
+    An error that leaves `commit` ends the query.
+    """
+
+    def twice() -> bool:
+        try:
+            return write()
+        except CommitUnknownError as e:
+            logger.warning("%s", e)
+            return write()
+
+    return patiently(twice, SystemClock())

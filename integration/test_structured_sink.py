@@ -1,0 +1,103 @@
+"""`format("kstream")` to write: each record of a query is in Kafka once, whatever happens to its driver."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kstream_kafka.client.topic_reader import TopicReader
+from kstream_kafka.sink.receipts_topic import receipts_topic
+
+from integration.kafka_broker import KafkaBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def spark(sc: Any) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession(sc)
+
+
+def written(kafka: KafkaBroker, topic: str, partitions: int = 1) -> list[Any]:
+    """The committed records of a topic."""
+    reader = TopicReader({"bootstrap.servers": kafka.bootstrap, "group.id": "test"})
+    try:
+        return reader.read(topic, dict.fromkeys(range(partitions), 0), 30).messages
+    finally:
+        reader.close()
+
+
+def receipts_of(kafka: KafkaBroker, prefix: str) -> list[int]:
+    """The batches of the receipts of the queries with this prefix, oldest first."""
+    messages = [m for m in written(kafka, receipts_topic(prefix), 17) if m.key().startswith(b'["query"')]
+    return [json.loads(message.value())["batch"] for message in messages]
+
+
+def copy(spark: SparkSession, kafka: KafkaBroker, source: str, target: str, checkpoint: Path, **options: str) -> None:
+    """A query copies what is there of a topic, five records a batch, and ends."""
+    read = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": source, "startingOffsets": json.dumps({source: {"0": 0, "1": 0}})}
+    frame = spark.readStream.format("kstream").options(**read, maxOffsetsPerTrigger="5").load()
+    frame = frame.selectExpr("key", "concat('copy of ', CAST(value AS STRING)) AS value")
+    write = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": target, "checkpointLocation": str(checkpoint), **options}
+    query = frame.writeStream.format("kstream").options(**write).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+
+
+def test_a_query_that_stops_and_restarts_writes_each_record_once(
+    spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    source, target = topic(2), topic(1)
+    for life in range(2):
+        kafka.produce(source, [(f"k{i}", f"{life}-{i}", i % 2) for i in range(8)])
+        copy(spark, kafka, source, target, tmp_path / "checkpoint", prefix=target)
+    found = [(message.key(), message.value()) for message in written(kafka, target)]
+    assert Counter(found) == Counter((b"k%d" % i, b"copy of %d-%d" % (life, i)) for life in range(2) for i in range(8))
+    assert receipts_of(kafka, target) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_spark_has_forgotten_is_found_by_its_receipt(
+    spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    """As if the driver had died after the transaction and before Spark's own log of commits."""
+    source, target = topic(2), topic(1)
+    kafka.produce(source, [(None, f"{i}", i % 2) for i in range(8)])
+    copy(spark, kafka, source, target, tmp_path / "checkpoint", prefix=target)
+    newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    kafka.produce(source, [(None, "8", 0)])
+    copy(spark, kafka, source, target, tmp_path / "checkpoint", prefix=target)
+    assert sorted(message.value() for message in written(kafka, target)) == [b"copy of %d" % i for i in range(9)]
+    assert receipts_of(kafka, target) == [0, 1, 2]
+
+
+def test_a_frame_is_written_as_a_whole_with_keys_headers_and_topics(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic) -> None:
+    first, second = topic(2), topic(1)
+    frame = spark.sql(
+        f"""SELECT CAST(id AS STRING) AS value, IF(id = 0, NULL, CAST(id AS STRING)) AS key, IF(id < 2, '{first}', '{second}') AS topic,
+        IF(id < 2, 1, NULL) AS partition, array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) AS headers FROM range(4)"""
+    )
+    for delivery in ("exactly-once", "at-least-once"):
+        frame.write.format("kstream").mode("append").option("kafka.bootstrap.servers", kafka.bootstrap).option("delivery", delivery).save()
+    for name, where, values in ((first, 1, [b"0", b"1"]), (second, 0, [b"2", b"3"])):
+        messages = written(kafka, name, where + 1)
+        assert sorted(message.value() for message in messages) == sorted(values * 2)
+        assert all(message.partition() == where and message.headers() == [("h", b"x")] for message in messages)
+        assert all(message.key() == (None if message.value() == b"0" else message.value()) for message in messages)
+
+
+def test_wrong_columns_and_options_are_one_clear_error(spark: SparkSession, kafka: KafkaBroker) -> None:
+    write = spark.range(1).write.format("kstream").mode("append").option("kafka.bootstrap.servers", kafka.bootstrap)
+    with pytest.raises(Exception, match="there is no column 'value'"):
+        write.option("topic", "t").save()
+    with pytest.raises(Exception, match="'topci' of the data source kstream is unknown"):
+        write.option("topci", "t").save()

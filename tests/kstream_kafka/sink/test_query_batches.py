@@ -1,0 +1,160 @@
+"""Each batch of a query is in Kafka once and as a whole, whatever becomes of the processes that commit it. On FakeKafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.client.ports import Encoded
+from kstream_kafka.errors import CommitUnknownError, KafkaConfigError, KafkaError, ProducerFencedError
+from kstream_kafka.sink import query_batches
+from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
+
+from kstream.errors import OutputChangedError
+
+from .fake_kafka import FakeKafka, installed
+
+RECEIPTS, TOTALS = "kstream-receipts", "totals"
+PARAMS = KafkaParams.parse({"bootstrap.servers": "fake:1"})
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
+    fake = installed(monkeypatch)
+    fake.create(TOTALS, 3)
+    return fake
+
+
+def write(batch: int, *numbers: int, keeps: bool = False, query: str = "q") -> bool:
+    """A process of its own commits a batch of these numbers, each in the partition of its number."""
+
+    def records() -> Iterator[Encoded]:
+        return ((TOTALS, None, b"%d" % number, (), number, None) for number in numbers)
+
+    return QueryBatches(PARAMS, "kstream", query, keeps=keeps).write(batch, records, 100)
+
+
+class KilledError(Exception):
+    pass
+
+
+def killed() -> None:
+    raise KilledError
+
+
+def test_batches_are_written_one_after_the_other_each_with_its_receipt(kafka: FakeKafka) -> None:
+    assert write(0, 1, 2) and write(1, 3) and write(4, 4, 5)
+    assert kafka.values(TOTALS) == [b"1", b"2", b"3", b"4", b"5"]
+    assert [value[:10] for value in kafka.values(RECEIPTS)] == [b'{"batch":0', b'{"batch":1', b'{"batch":4']
+
+
+def test_a_batch_that_is_written_is_not_written_again_in_whatever_order_its_records_come(kafka: FakeKafka) -> None:
+    assert write(0, 1, 2)
+    assert not write(0, 2, 1)
+    assert kafka.values(TOTALS) == [b"1", b"2"]
+
+
+def test_a_query_does_not_see_the_receipts_of_another_one(kafka: FakeKafka) -> None:
+    assert write(5, 1, query="p") and write(0, 1, query="q")
+    assert kafka.values(TOTALS) == [b"1", b"1"]
+
+
+@pytest.mark.parametrize("step", ["open", "read", "begin", "flush", "commit", "committed"])
+def test_a_process_that_is_killed_at_any_step_leaves_a_batch_that_the_next_one_writes_or_finds(kafka: FakeKafka, step: str) -> None:
+    assert write(0, 1)
+    kafka.on[step] = killed
+    with pytest.raises(KilledError):
+        write(1, 2, 3)
+    assert write(1, 2, 3) == (step != "committed")
+    assert kafka.values(TOTALS) == [b"1", b"2", b"3"] and not kafka.open
+
+
+def test_a_commit_without_an_answer_is_found_by_the_next_try(kafka: FakeKafka) -> None:
+    def lost() -> None:
+        raise CommitUnknownError("q", "no answer")
+
+    kafka.on["committed"] = lost
+    with pytest.raises(CommitUnknownError):
+        write(0, 1)
+    assert not write(0, 1)
+    assert kafka.values(TOTALS) == [b"1"]
+
+
+@pytest.mark.parametrize("step", ["begin", "flush", "commit"])
+def test_a_process_of_an_earlier_driver_writes_nothing_once_a_later_one_has_written(kafka: FakeKafka, step: str) -> None:
+    kafka.on[step] = lambda: assert_written(0, 1)
+    with pytest.raises(ProducerFencedError):
+        write(0, 1)
+    assert kafka.values(TOTALS) == [b"1"]
+
+
+def assert_written(batch: int, *numbers: int) -> None:
+    assert write(batch, *numbers)
+
+
+def test_a_process_that_is_late_with_its_id_finds_what_a_later_driver_has_written(kafka: FakeKafka) -> None:
+    kafka.on["open"] = lambda: assert_written(0, 1)
+    assert not write(0, 1)
+    assert kafka.values(TOTALS) == [b"1"]
+
+
+def test_an_old_answer_does_not_hide_the_receipt(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert write(0, 1)
+    hidden, kept = kafka.topics[RECEIPTS][1], [list[object]() for _ in range(17)]
+    kafka.topics[RECEIPTS] = kafka.topics[RECEIPTS][0], kept  # type: ignore[assignment]
+    kafka.on["begin"] = lambda: kafka.topics.update({RECEIPTS: (kafka.topics[RECEIPTS][0], hidden)})
+    monkeypatch.setattr(query_batches, "check_transactions", lambda *_: None)
+    assert not write(0, 1)
+    assert kafka.values(TOTALS) == [b"1"] and not kafka.open
+
+
+def test_a_batch_with_other_records_than_its_receipt_writes_nothing(kafka: FakeKafka) -> None:
+    assert write(0, 1)
+    for numbers in ((2,), (1, 1)):
+        with pytest.raises(OutputChangedError, match="batch 0 is written with 1 records of 1 bytes"):
+            write(0, *numbers)
+    assert not write(0, 2, keeps=True)
+    assert kafka.values(TOTALS) == [b"1"]
+
+
+def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(kafka: FakeKafka) -> None:
+    assert write(0, 1) and write(1, 2)
+    with pytest.raises(OutputChangedError, match="Kafka has its batch 1, and the query writes batch 0"):
+        write(0, 1)
+    assert kafka.values(TOTALS) == [b"1", b"2"]
+
+
+def test_a_topic_of_receipts_that_is_gone_is_seen_by_the_process_that_knew_it(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[object, object] = {}
+    monkeypatch.setattr(query_batches, "once", lambda key, make: known[key] if key in known else known.setdefault(key, make()))
+    for batch in range(3):
+        assert write(batch, batch)
+    kafka.create(RECEIPTS, 17)
+    with pytest.raises(KafkaError, match="is gone"):
+        write(2, 2)
+
+
+def test_brokers_that_do_not_keep_what_transactions_promise_are_refused_at_the_first_batch(kafka: FakeKafka) -> None:
+    kafka.fences = False
+    with pytest.raises(KafkaConfigError, match="let an earlier producer commit"):
+        write(0, 1)
+    kafka.cluster_id = "mockCluster1"
+    for refused in (lambda: write(0, 1), lambda: write_at_once(PARAMS, "id", iter(()), 0)):
+        with pytest.raises(KafkaConfigError, match="has no transactions"):
+            refused()
+    assert kafka.values(TOTALS) == []
+
+
+def test_a_frame_outside_of_a_query_is_one_transaction_without_a_receipt(kafka: FakeKafka) -> None:
+    write_at_once(PARAMS, "id", iter([(TOTALS, None, b"1", (), 0, None), (TOTALS, None, b"2", (), 1, None)]), 2)
+    kafka.on["commit"] = killed
+    with pytest.raises(KilledError):
+        write_at_once(PARAMS, "id", iter([(TOTALS, None, b"3", (), 0, None)]), 1)
+    assert kafka.values(TOTALS) == [b"1", b"2"] and RECEIPTS not in kafka.topics
+
+
+def test_a_large_batch_has_a_longer_transaction(kafka: FakeKafka) -> None:
+    records: list[Encoded] = [(TOTALS, None, b"1", (), 0, None)]
+    assert QueryBatches(PARAMS, "kstream", "q").write(0, lambda: records, 600_000_000)
+    assert kafka.timeouts[0] == 600_000
