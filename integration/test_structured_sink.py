@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +16,7 @@ import pytest
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.sink.receipts_topic import receipts_topic
 
+from integration import structured_sink_job
 from integration.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:
@@ -78,6 +83,27 @@ def test_a_batch_that_spark_has_forgotten_is_found_by_its_receipt(
     copy(spark, kafka, source, target, tmp_path / "checkpoint", prefix=target)
     assert sorted(message.value() for message in written(kafka, target)) == [b"copy of %d" % i for i in range(9)]
     assert receipts_of(kafka, target) == [0, 1, 2]
+
+
+def test_a_driver_that_is_killed_anywhere_in_a_commit_leaves_no_record_out_and_none_twice(
+    kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Each batch has 4.5 MB in one task, so its records wait in a file in the checkpoint."""
+    source, target = topic(1), topic(1)
+    kafka.produce(source, [(None, f"{i}".ljust(900_000), 0) for i in range(20)])
+    command = [sys.executable, "-m", "integration.structured_sink_job", kafka.bootstrap, source, target, str(tmp_path / "checkpoint")]
+    environment = {**os.environ, structured_sink_job.DOOM: str(tmp_path / "doom")}
+    spools = tmp_path / "checkpoint" / "kstream-spools"
+    for batch, where in enumerate(structured_sink_job.WHERES):
+        life = subprocess.run([*command, where, str(batch)], env=environment, timeout=180, check=False)
+        assert life.returncode == -signal.SIGKILL, where
+        assert not (tmp_path / "checkpoint" / "commits" / str(batch)).exists()
+        assert any(path.name.startswith(f"{batch}-") for path in spools.rglob("*")) or where == structured_sink_job.AFTER
+    assert subprocess.run(command, env=environment, timeout=180, check=False).returncode == 0
+    assert [int(message.value()) for message in written(kafka, target)] == list(range(20))
+    assert receipts_of(kafka, target) == [0, 1, 2, 3]
+    assert [path for path in spools.rglob("*") if path.is_file()] == []
+    assert kafka.log_range(target)[1] == 20 + 5 + 5  # the records, those of the transaction that was cut off, the ends of five transactions
 
 
 def test_a_frame_is_written_as_a_whole_with_keys_headers_and_topics(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic) -> None:
