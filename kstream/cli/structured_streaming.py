@@ -25,7 +25,7 @@ _NAMED = re.compile(r"(\w+):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class QueryBatches:
+class NewestBatches:
     """The newest batches of a query.
 
     Attributes:
@@ -61,7 +61,7 @@ def is_query(store: FileStore) -> bool:
     return store.exists(METADATA)
 
 
-def newest_batches(store: FileStore) -> QueryBatches:
+def newest_batches(store: FileStore) -> NewestBatches:
     """Return the newest batches of a query. Lists two folders. Blocks on the store.
 
     Raises:
@@ -71,7 +71,7 @@ def newest_batches(store: FileStore) -> QueryBatches:
     if not is_query(store):
         looked = store.path(METADATA)
         raise refused(store, f"there is no checkpoint of Structured Streaming in {store.url} (looked for {looked})")
-    return QueryBatches(_newest(store, OFFSETS), _newest(store, COMMITS))
+    return NewestBatches(_newest(store, OFFSETS), _newest(store, COMMITS))
 
 
 def read_entry(store: FileStore, batch: int) -> BatchEntry:
