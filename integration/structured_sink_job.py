@@ -47,7 +47,7 @@ class DyingWriter(KafkaStreamWriter):
         if where == BEFORE:
             kill()
         if where == WITHIN:
-            query_batches.Transaction.commit = lambda _: kill()
+            query_batches.Transaction.commit = lambda self: kill()
         super().commit(messages, batchId)
         if where == AFTER:
             kill()
@@ -61,7 +61,7 @@ class DyingSink(DefaultSource):
         return "dying"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
-        return DyingWriter(SinkOptions.parse(self.options), schema, overwrite)
+        return DyingWriter(SinkOptions.parse(self.options), schema)
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str, where: str = "", batch: str = "-1") -> None:

@@ -93,23 +93,32 @@ class DefaultSource(DataSource):
 
         Args:
             schema: that of the frame.
-            overwrite: whether the frame replaces what is there.
+            overwrite: whether the mode is "overwrite".
 
         Raises:
-            SourceOptionError: an option is unknown, refused or malformed; or the frame has not the columns of a record.
+            SourceOptionError: an option is unknown, refused or malformed; the frame has not the columns of a record; or `overwrite`.
             KafkaConfigError: a Kafka parameter is unknown or cannot work.
         """
-        from kstream_kafka.structured.sink_options import SinkOptions
+        from kstream_kafka.structured.sink_options import SinkOptions, check_appends
         from kstream_kafka.structured.writers import KafkaBatchWriter
 
-        return KafkaBatchWriter(SinkOptions.parse(self._given), schema, overwrite)
+        check_appends(overwrite)
+        return KafkaBatchWriter(SinkOptions.parse(self._given), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
-        """Return the writer of a streaming query. Arguments and errors as for `writer`."""
+        """Return the writer of a streaming query. In the mode "complete" each batch appends all rows, as with Spark's own sink.
+
+        Args:
+            schema: that of the frame.
+            overwrite: whether the mode is "complete".
+
+        Raises:
+            SourceOptionError, KafkaConfigError: as `writer`.
+        """
         from kstream_kafka.structured.sink_options import SinkOptions
         from kstream_kafka.structured.writers import KafkaStreamWriter
 
-        return KafkaStreamWriter(SinkOptions.parse(self._given), schema, overwrite)
+        return KafkaStreamWriter(SinkOptions.parse(self._given), schema)
 
     def _of_source(self) -> SourceOptions:
         """Return the options of a source. Errors as `__init__`."""

@@ -140,6 +140,12 @@ class SinkOptions:
         )
 
 
+def check_appends(overwrite: bool) -> None:
+    """Raise SourceOptionError if a batch is to replace what is there."""
+    if overwrite:
+        raise SourceOptionError("mode", "is 'overwrite', and records in Kafka stay", "Give 'append'.")
+
+
 _NAMES = frozenset(option.name.lower() for option in SINK_OPTIONS)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from kstream.clock import SystemClock
 from kstream_kafka.client.ports import Encoded
-from kstream_kafka.errors import CommitUnknownError, SourceOptionError
+from kstream_kafka.errors import CommitUnknownError
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
 from kstream_kafka.structured.bounds import patiently
@@ -39,20 +39,16 @@ Messages = Sequence[WriterCommitMessage | None]
 class _Writes:
     """What a writer does with a batch. Pickled into the tasks."""
 
-    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool, overwritten: str) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Check the frame. Sends no request.
 
         Args:
             options: the options of the sink.
             schema: that of the frame.
-            overwrite: whether the frame replaces what is there.
-            overwritten: what the user has given then, and should not.
 
         Raises:
-            SourceOptionError: a column is missing or has another type, or the frame replaces what is there.
+            SourceOptionError: a column is missing or has another type.
         """
-        if overwrite:
-            raise SourceOptionError(overwritten, "would replace what is there, and records in Kafka stay", "Give 'append'.")
         self.options = options
         self._columns = check_columns(schema, options.topic)
 
@@ -80,9 +76,9 @@ class _Writes:
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
     """The sink of a streaming query."""
 
-    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Check the frame of a query. Arguments and errors as for KafkaBatchWriter."""
-        self._writes = _Writes(options, schema, overwrite, "outputMode")
+        self._writes = _Writes(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """SpooledPartition the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
@@ -117,18 +113,17 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 class KafkaBatchWriter(DataSourceArrowWriter):
     """The sink of a batch query. No restart runs it again, so it leaves no receipt."""
 
-    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Check the frame of a batch. Sends no request.
 
         Args:
             options: the options of the sink.
             schema: that of the frame.
-            overwrite: whether the frame replaces what is there.
 
         Raises:
-            SourceOptionError: a column is missing or has another type, or the frame replaces what is there.
+            SourceOptionError: a column is missing or has another type.
         """
-        self._writes = _Writes(options, schema, overwrite, "mode")
+        self._writes = _Writes(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """SpooledPartition the rows of a task; under at-least-once, write them. Blocks on the brokers then."""

@@ -14,8 +14,9 @@ import pytest
 from kstream_kafka.errors import KafkaConfigError, SourceOptionError
 from kstream_kafka.structured.columns import default_schema
 from kstream_kafka.structured.readers import KafkaBatchReader, KafkaStreamReader
+from kstream_kafka.structured.writers import KafkaBatchWriter, KafkaStreamWriter
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyspark_kstream import DefaultSource
 
 OPTIONS = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
@@ -59,3 +60,22 @@ def test_options_of_the_other_kind_of_query_and_wrong_columns_are_refused_when_i
         source.streamReader(source.schema())
     with pytest.raises(SourceOptionError, match="Did you mean 'offset'"):
         source.reader(offset)
+
+
+def test_a_sink_goes_to_other_processes_pickled_and_gives_writers_there() -> None:
+    sink = pickle.loads(pickle.dumps(DefaultSource({"kafka.bootstrap.servers": "h:1", "topic": "t"})))
+    schema = StructType([StructField("value", StringType())])
+    for writer in (sink.writer(schema, False), sink.streamWriter(schema, False)):
+        assert isinstance(pickle.loads(pickle.dumps(writer)), KafkaBatchWriter | KafkaStreamWriter)
+
+
+def test_only_a_batch_cannot_overwrite_for_in_complete_mode_spark_appends_all_rows_too() -> None:
+    sink, schema = DefaultSource({"kafka.bootstrap.servers": "h:1", "topic": "t"}), StructType([StructField("value", StringType())])
+    with pytest.raises(SourceOptionError, match="records in Kafka stay"):
+        sink.writer(schema, True)
+    assert isinstance(sink.streamWriter(schema, True), KafkaStreamWriter)
+
+
+def test_a_source_without_topics_is_refused_when_its_columns_are_asked_for() -> None:
+    with pytest.raises(SourceOptionError, match="'subscribe' of the data source kstream is missing"):
+        DefaultSource({"kafka.bootstrap.servers": "h:1"}).schema()
