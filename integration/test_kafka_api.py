@@ -23,8 +23,8 @@ from kstream_kafka import (
 from kstream_kafka.errors import RangesNotAvailableError
 from pyspark.sql import SparkSession
 
-from integration.consumer_groups import described
 from integration.kafka_broker import KafkaBroker
+from integration.kafka_tools import described
 from kstream import BatchTime, StreamingContext
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 With `--sink sqlite|postgresql|kafka` it also writes each record exactly once. To Kafka also behind a reduceByKey (`--reduced`), with code
 that is another one for each driver (`--partitions 8 --changes values`, `--reduced --changes values|keys`), or from a topic that gets more
 partitions (`--partitions 4 --grow-to 8`). Then the drivers are killed at random moments and in the middle of commits.
+Kafka's own console consumer must find the same as the verdict.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from integration.exactness.campaign import IN_WRITE, PARTITIONS, RANDOM, Campaign, plan_kills
 from integration.exactness.kafka_sink import CHANGES, KEYS, Code
-from integration.exactness.sinks import SINKS, TOPICS, running_sink
+from integration.exactness.sinks import SINKS, TOPICS, breaches_of_console, running_sink
 from integration.kafka_broker import running_broker
 from integration.masters import add_cluster_option, running_master
 from kstream.scheduler.settings import RETRIES
@@ -83,6 +84,8 @@ def main() -> int:
         if options.grow_to:
             campaign.params, campaign.grow = LOOKS_OFTEN, lambda: broker.add_partitions(topic, options.grow_to)
         verdict = campaign.run(kills)
+        if options.sink == TOPICS:
+            verdict.breaches += breaches_of_console(sink)
     points = collections.Counter(kill.point for kill in kills)
     print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")
     print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.runs_again}, records: {verdict.records}")

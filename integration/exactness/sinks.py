@@ -13,6 +13,7 @@ from integration.exactness import database, kafka_sink
 from integration.exactness.database import NAIVE, ONCE
 from integration.exactness.kafka_sink import SINK_PARTITIONS, Code, Written
 from integration.kafka_handle import KafkaHandle
+from integration.kafka_tools import committed_values
 from kstream import DStream
 
 KAFKA = "kafka://"
@@ -78,6 +79,13 @@ def breaches_of(url: str, wanted: Collection[str], accepts: bool = False) -> lis
     }
     breaches = [words for words, breached in wrong.items() if breached]
     return breaches + _breaches_of_audit(url.removeprefix(KAFKA), accepts) if url.startswith(KAFKA) else breaches
+
+
+def breaches_of_console(url: str) -> list[str]:
+    """How what kafka-console-consumer prints of committed records differs from what confluent-kafka reads of them."""
+    once, found = rows(url, ONCE), kafka_sink.rows(map(Written.of, committed_values(url.removeprefix(KAFKA), ONCE)))
+    words = f"kafka-console-consumer prints {found.total()} places, and these are not the {once.total()} of the verdict"
+    return [] if found == once else [words]
 
 
 def _breaches_of_audit(bootstrap: str, accepts: bool) -> list[str]:
