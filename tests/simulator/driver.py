@@ -182,9 +182,9 @@ class SimulatedDriver:
         return StoreView(self.schedule.store, self.number, self.schedule.steps.point, self.note)
 
     def is_succeeded(self) -> bool:
-        epoch = 0 if self.engine is None else self.engine.epoch
+        own = 0 if self.engine is None else self.engine.epoch
         epochs = [epoch for name in self.schedule.store.files if (epoch := names.parse_epoch(name)) is not None]
-        return self.over or self.fenced or epoch < max(epochs, default=0)
+        return self.over or self.fenced or own < max(epochs, default=0)
 
     def check_agreement(self) -> None:
         """Note where the lifecycle, its views and the log disagree. Of a driver that has a successor the log says nothing."""
