@@ -63,7 +63,7 @@ jars: install ## fetch the real broker's jars into .cache/ now (the integration 
 bench: install ## the ratios of integration/benchmarks, each side by side in one run
 	@$(PY) -m integration.benchmarks
 
-chaos: install ## the long campaigns: drivers, executors, workers and brokers killed under every kind of job, requests held or lost, and the rows of both Kafka sources compared; each must be exact
+chaos: install ## the long campaigns: drivers, executors, workers and brokers killed under every kind of job, requests held or lost, bugs planted, and the rows of both Kafka sources compared; each must be exact
 	@$(PY) -m integration.exactness --kills 36
 	@$(PY) -m integration.exactness --kills 36 --refusals 2
 	@$(PY) -m integration.exactness --kills 36 --refusals 2 --conf spark.streaming.kstream.failedBatch=hold --conf spark.streaming.kstream.batch.retries=5
@@ -76,6 +76,7 @@ chaos: install ## the long campaigns: drivers, executors, workers and brokers ki
 	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --reduced --changes keys
 	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --grow-to 8
 	@$(PY) -m integration.sink_faults
+	@$(PY) -m integration.sink_planted
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10 --sink kafka --rate 1000
 	@$(PY) -m integration.received --kills 20

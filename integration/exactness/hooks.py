@@ -7,6 +7,8 @@
     go-NAME       it goes on
     armed         commits count from now on, for DIE_IN_WRITE
     alone         the next commit kills its own worker when it is done, and removes the file
+
+`KSTREAM_TEST_PLANTED` names a bug, which is planted in the driver and in its workers.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 from integration.exactness.database import DIE_IN_WRITE
 
 HOOKS = "KSTREAM_TEST_HOOKS"
+PLANTED = "KSTREAM_TEST_PLANTED"
 HOLD, HELD, GO, ARMED, ALONE = "hold", "held", "go", "armed", "alone"
 BATCH, COMMIT = "batch", "commit"
 
@@ -52,6 +55,14 @@ def _in_worker(driver: int, function: Callable[[Any], Any]) -> Hooked:
     return Hooked(driver, function)
 
 
+def plant_bug() -> None:
+    """Plant a bug in this process, if the environment names one."""
+    if PLANTED in os.environ:
+        from integration.sink_planted.bugs import plant  # imported late: most drivers have none
+
+        plant()
+
+
 @cache
 def _install(driver: int) -> None:
     """Let commits of this process be held, and kill the driver: an odd one before it is done, an even one after."""
@@ -59,6 +70,7 @@ def _install(driver: int) -> None:
 
     commit, calls, nth = Transaction.commit, 0, int(os.environ.get(DIE_IN_WRITE, 0))
     files = _files()
+    plant_bug()
 
     def hooked(self: Transaction) -> None:
         nonlocal calls

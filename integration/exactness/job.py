@@ -18,7 +18,7 @@ from typing import Any
 from kstream_kafka import KafkaUtils
 from pyspark import SparkConf
 
-from integration.exactness.hooks import BATCH, hold
+from integration.exactness.hooks import BATCH, hold, plant_bug
 from integration.exactness.kafka_sink import Code
 from integration.exactness.sinks import write_to
 from kstream import BatchTime, StreamingContext
@@ -105,6 +105,7 @@ def wait_for_the_end(ssc: StreamingContext, endure: bool) -> None:
 
 
 def main() -> None:
+    plant_bug()
     options = json.loads(Path(sys.argv[1]).read_text())
     root = Path(options["directory"])
     for folder in ("sink", "windows", "refused"):

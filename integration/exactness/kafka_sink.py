@@ -26,6 +26,9 @@ REDUCED_PARTITIONS = 6
 PLACES_OF_A_KEY = 5
 """So many places that follow each other are put together by a reduceByKey, as far as they are in one batch."""
 CHANGES = (VALUES, KEYS) = ("values", "keys")
+ORDER, OUTPUTS = "order", "outputs"
+TWIN = "twin_rows"
+"""The topic of a second output, which is written exactly once, too."""
 Places: TypeAlias = tuple[str, "list[str]"]
 """A key, and the places that belong to it."""
 
@@ -36,7 +39,8 @@ class Code:
 
     Attributes:
         is_reduced: whether a reduceByKey puts places together.
-        changes: what the code of each driver makes otherwise than that before: VALUES, KEYS and values, or "".
+        changes: what the code of each driver makes otherwise than that before: VALUES, KEYS and values, the ORDER of records, the order of
+            two OUTPUTS, or "".
         version: of the code; 0 if it does not change.
         keeps: whether what is written of a half-written batch stands, whatever differs.
     """
@@ -53,8 +57,8 @@ class Code:
         return f"{self.version}-{record[0]}" if self.changes == KEYS else record[0]
 
     def value(self, record: Places) -> str:
-        task = TaskContext.get()
-        return f"{' '.join(sorted(record[1]))}@{self.version}@{task.partitionId() if task else 0}"
+        task, version = TaskContext.get(), self.version if self.changes in CHANGES else 0
+        return f"{' '.join(sorted(record[1]))}@{version}@{task.partitionId() if task else 0}"
 
 
 class Written(NamedTuple):
@@ -89,10 +93,13 @@ def write_to(stream: DStream[str], bootstrap: str, code: Code) -> None:
     records: DStream[Places] = stream.map(lambda place: (group_of(place) if code.is_reduced else place, [place]))
     if code.is_reduced:
         records = records.reduceByKey(operator.add, REDUCED_PARTITIONS)
+    if code.changes == ORDER and code.version % 2:
+        records = records.mapPartitions(lambda these: reversed(list(these)))
     records.foreachRDD(lambda rdd: rdd.map(code.value).foreachPartition(partial(produce_naively, bootstrap)))
-    if_changed = "keep" if code.keeps else "fail"
-    value = Hooked(os.getpid(), code.value)
-    records.saveToKafka(ONCE, {"bootstrap.servers": bootstrap}, key=code.key, value=value, outputChanged=if_changed)
+    value, topics = Hooked(os.getpid(), code.value), [ONCE, TWIN] if code.changes == OUTPUTS else [ONCE]
+    for topic in topics if code.version % 2 else reversed(topics):
+        kafka, if_changed = {"bootstrap.servers": bootstrap}, "keep" if code.keeps else "fail"
+        records.saveToKafka(topic, kafka, key=code.key, value=value, outputChanged=if_changed)
 
 
 def written(bootstrap: str, topic: str) -> list[Written]:
