@@ -1,7 +1,7 @@
 """Queries of `format("kstream")` and of Spark's own Kafka source on topics with all kinds of records: their rows must be equal.
 
     python -m integration.structured_differential                  # all queries, on the Spark of this environment
-    python -m integration.structured_differential --spark 4.1.1    # on that Spark, which is fetched
+    python -m integration.structured_differential --spark 4.2.0    # on that Spark, which is fetched
 
 `integration/test_structured.py` runs `QUERIES` and `STREAMS`, `integration/test_structured_on_other_sparks.py` some of `EVENT_TIME`.
 """
@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -364,35 +365,54 @@ def differences(queries: Mapping[str, Query], own: Ask, ask: Ask) -> list[str]:
     return found
 
 
-def compare(kafka: KafkaBroker, folder: Path, version: str | None) -> list[str]:
-    """Run all queries on the Spark of this environment, or on another one; the differences in words."""
-    topics, more, of_events = made_topics(kafka), more_topics(kafka), events(kafka)
-    queries = all_queries(kafka, topics, more, of_events)
+def compare(kafka: KafkaBroker, ask: Ask, own: Ask, word: str) -> list[str]:
+    """Run the queries whose names have this word, on new topics; the differences in words."""
+    topics = made_topics(kafka)
     try:
-        with running_peer(folder, version) as ask:
-            if version is not None:
-                return differences(queries, lambda query: ask({**query, "source": "kstream"}), ask)
-            from pyspark.sql import SparkSession
-
-            builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-            spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-            spark.sparkContext.setLogLevel("ERROR")
-            try:
-                return differences(queries, lambda query: rows_of(spark, "kstream", query), ask)
-            finally:
-                spark.stop()
+        queries = all_queries(kafka, topics, more_topics(kafka), events(kafka))
+        return differences({name: query for name, query in queries.items() if word in name}, own, ask)
     finally:
         topics.writer.abort_transaction(30)
+
+
+@contextmanager
+def this_spark() -> Iterator[Ask]:
+    """This source on the Spark of this environment, for the length of a with block."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield lambda query: rows_of(spark, "kstream", query)
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def both_sources(folder: Path, version: str | None) -> Iterator[tuple[Ask, Ask]]:
+    """Spark's own source and this one on the Spark of that version, or this one on that of this environment, for a with block."""
+    with running_peer(folder, version) as ask:
+        if version is not None:
+            yield ask, lambda query: ask({**query, "source": "kstream"})
+            return
+        with this_spark() as own:
+            yield ask, own
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spark", metavar="VERSION", help="of both sources; default that of this environment")
+    parser.add_argument("word", nargs="?", default="", help="only queries whose names have it")
     given = parser.parse_args()
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with tempfile.TemporaryDirectory(prefix="differential-") as folder, running_broker(Path(folder) / "broker") as kafka:
-        found = compare(kafka, Path(folder) / "peer", given.spark)
+    with (
+        tempfile.TemporaryDirectory(prefix="differential-") as folder,
+        both_sources(Path(folder) / "peer", given.spark) as (ask, own),
+        running_broker(Path(folder) / "broker") as kafka,
+    ):
+        found = compare(kafka, ask, own, given.word)
     print("\n".join(found) or "no differences")
     return 1 if found else 0
 

@@ -108,6 +108,8 @@ def test_a_checkpoint_moves_between_the_sources_in_mid_stream_and_no_record_is_m
         if life:
             said = migrated(checkpoint, "kstream" if life % 2 else "kafka")
             assert "is not committed" in said and "nothing must be changed" in said
+            lag = json.loads(CliRunner().invoke(main, ["lag", str(checkpoint), "--bootstrap", kafka.bootstrap, "--json"]).stdout)
+            assert [(total["source"], total["lag"]) for total in lag["topics"]] == [("0", 24 * (life + 1) - len(found))]
         fails = {"fails_after": 2} if life < 3 else {}
         found += rows_of(spark, "kstream", {**query, **fails}) if life % 2 else jvm({**query, **fails})
     assert sorted(row[3:5] for row in found) == [[p, at] for p in range(3) for at in range(32)]

@@ -1,6 +1,6 @@
 """`format("kstream")` on an older Spark, and with event time: the rows of Spark's own Kafka source, also of streams with watermarks.
 
-Other versions, and all queries: `python -m integration.structured_differential --spark 4.1.1`.
+Other versions, and all queries: `python -m integration.structured_differential --spark 4.2.0`.
 """
 
 from __future__ import annotations

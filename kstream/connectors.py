@@ -206,6 +206,17 @@ class ConnectorTools:
         """
         self._not_offered("a look at its brokers")
 
+    def query_offsets(self, offset: Any) -> Mapping[Partition, int] | None:
+        """Return the next offsets in the offset of a source of Structured Streaming. Pure.
+
+        Args:
+            offset: the JSON value that the checkpoint of a query has of the source.
+
+        Returns:
+            The next offset of each partition; None if it is the offset of another kind of source.
+        """
+        return None
+
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets. Asks the brokers. Blocks.
 

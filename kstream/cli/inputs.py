@@ -19,6 +19,7 @@ from kstream.checkpoint import LogContents, names
 from kstream.checkpoint.binding import rebound
 from kstream.checkpoint.input_records import read_connections
 from kstream.checkpoint.reader import has_checkpoint
+from kstream.cli.structured_streaming import is_query
 from kstream.cli.terminal import compact, echo
 from kstream.connectors import ConnectorTools, installed_tools
 from kstream.errors import CheckpointError, ConfigurationError
@@ -31,18 +32,27 @@ PlanData = Mapping[str, Any]
 _PLACE = re.compile(r"(.+)[-/](\d+)@(\d+)")
 
 
-def open_existing(path: str) -> FileStore:
+def open_existing(path: str, or_query: bool = False) -> FileStore:
     """Open the store of a checkpoint, to read it or to leave a request in it that needs no exclusive create.
+
+    Args:
+        path: the path or URL of the checkpoint.
+        or_query: whether it may be the checkpoint of a query of Structured Streaming, too; `holds_query` tells it then.
 
     Raises:
         CheckpointError: there is no checkpoint.
         KStreamError: the store cannot be opened or read.
     """
     store = open_checkpoint(path)
-    if not has_checkpoint(store):
+    if not has_checkpoint(store) and not (or_query and is_query(store)):
         looked = store.path(names.META)
         raise CheckpointError(f"there is no checkpoint in {store.url}: no stream has started there (looked for {looked})", path=store.url)
     return store
+
+
+def holds_query(store: FileStore) -> bool:
+    """Return whether a store is the checkpoint of a query of Structured Streaming, and not one of kstream. Blocks on the store."""
+    return not has_checkpoint(store) and is_query(store)
 
 
 def parse_place(text: str) -> tuple[str, int, int]:

@@ -1,4 +1,4 @@
-"""`kstream lag`: how far the streams of a checkpoint are behind the ends of their logs. Needs neither Java nor pyspark.
+"""`kstream lag`: how far the streams of a checkpoint, or a query, are behind the ends of their logs. Needs neither Java nor pyspark.
 
 A partition has two distances. *Lag* is from the end of the last batch that is completed without a gap to the end of the log. *Unplanned*
 is the part of the lag that no batch has yet.
@@ -21,6 +21,7 @@ from kstream.cli.inputs import (
     CheckpointOffsets,
     Connections,
     connection_options,
+    holds_query,
     newest_plans,
     note_inputs_without_ranges,
     offsets_of,
@@ -28,8 +29,10 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
+from kstream.cli.query import Query, batches_data, notes, read_query
 from kstream.cli.terminal import clear_errors, count, echo, fail, table_console
 from kstream.connectors import ConnectorTools
+from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import Partition
 
 SHORTER = "log is shorter than read"
@@ -44,17 +47,23 @@ WAITING = "waits for the log to reach its start"
 def lag_command(
     path: str, as_json: bool, max_lag: int | None, bootstrap: str | None, params: tuple[str, ...], params_file: str | None
 ) -> None:
-    """Show how far the streams of a checkpoint are behind their logs.
+    """Show how far the streams of a checkpoint, or the sources of a query of Structured Streaming, are behind their logs.
 
     The lag of a partition counts the records after the last batch that is completed without a gap. A healthy stream is behind by the
     records of an interval or two. The checkpoint stores the parameters of a connection, unless they may hold a secret. Parameters that are
     given here win.
 
+    PATH may also be the checkpointLocation of a query. That stores no parameters: give --bootstrap. Its lag counts the records after the
+    last committed batch.
+
     With --max-lag the exit code is 1 if a partition is further behind than N, or if its log is shorter than the part that was read. It is 3
     if the checkpoint cannot be read, or if the brokers do not answer.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        store = open_existing(path)
+        store = open_existing(path, or_query=True)
+        if holds_query(store):
+            _of_query(read_query(store), as_json, max_lag, (bootstrap, params, params_file))
+            return
         contents = read_log(store)  # before the question to the brokers; otherwise a running stream could seem to be past its log
         standing = offsets_of(contents)
         if not standing:
@@ -68,6 +77,33 @@ def lag_command(
         echo(json.dumps(as_data(store.url, rows, contents), indent=2))
     else:
         _print(store.url, rows, contents)
+    if max_lag is not None:
+        check(rows, max_lag)
+
+
+def _of_query(query: Query, as_json: bool, max_lag: int | None, options: tuple[str | None, tuple[str, ...], str | None]) -> None:
+    """Show the lag of a query. `options` are those of a connection. Blocks on the brokers. KStreamError, as `lag_command` ends with it."""
+    asked: dict[int, tuple[ConnectorTools, Mapping[str, Any]]] = {}
+    for source in query.sources:
+        if source.known is not None:
+            connection = source.known.connection(None, source.known.read_parameters(*options))
+            if connection is None:
+                words = "the checkpoint of a query stores no parameters of a connection: give --bootstrap HOST:PORT, and the others that"
+                raise ConfigurationError(f"{words} the brokers require by --param or --params-file", key="bootstrap", value=None)
+            asked[source.number] = source.known, connection
+    if not asked:
+        what = "has begun no batch" if query.batches.begun is None else f"has no source of {systems()}"
+        fail(f"the query of {query.url} {what}: there is no lag to show", ReadingCode.UNREADABLE)
+    rows = with_ends(query.rows, asked)
+    names = query.names
+    if as_json:
+        partitions = [{"source": names[row.at.stream], **_figures(row)} for row in rows]
+        topics = [{"source": names[total.pop("stream")], **total} for total in totals(rows)]
+        echo(json.dumps({**batches_data(query), "partitions": partitions, "topics": topics, "notes": notes(query)}, indent=2))
+    else:
+        _print_rows(query.url, rows, "source", names)
+        for sentence in notes(query):
+            echo(sentence)
     if max_lag is not None:
         check(rows, max_lag)
 
@@ -160,39 +196,53 @@ def totals(rows: list[LagRow]) -> list[dict[str, Any]]:
 
 def as_data(url: str, rows: list[LagRow], contents: LogContents) -> dict[str, Any]:
     """Return all rows and totals as JSON values; `given_up` has batch times in ms."""
-    partitions = [
-        {
-            "stream": row.at.stream,
-            "topic": row.at.topic,
-            "partition": row.at.partition,
-            "completed": row.at.completed,
-            "next": row.at.next,
-            "log_end": row.end,
-            "unplanned": row.unplanned,
-            "lag": row.lag,
-            "note": row.note,
-        }
-        for row in rows
-    ]
+    partitions = [{"stream": row.at.stream, **_figures(row)} for row in rows]
     given_up = [time.milliseconds for time in sorted(contents.given_up)]
     return {"path": url, "partitions": partitions, "topics": totals(rows), "given_up": given_up}
 
 
+def _figures(row: LagRow) -> dict[str, Any]:
+    """Return a row as JSON values, without its stream."""
+    return {
+        "topic": row.at.topic,
+        "partition": row.at.partition,
+        "completed": row.at.completed,
+        "next": row.at.next,
+        "log_end": row.end,
+        "unplanned": row.unplanned,
+        "lag": row.lag,
+        "note": row.note,
+    }
+
+
 def _print(url: str, rows: list[LagRow], contents: LogContents) -> None:
-    """Print the rows as a table, with a sentence for each topic."""
+    """Print the lag of streams."""
+    _print_rows(url, rows, "stream", {row.at.stream: str(row.at.stream) for row in rows})
+    if contents.given_up:
+        echo(f"{count(len(contents.given_up), 'kept batch')} given up: the lag does not count these records")
+    note_inputs_without_ranges(contents, "lag")
+
+
+def _print_rows(url: str, rows: list[LagRow], kind: str, names: Mapping[int, str]) -> None:
+    """Print the rows as a table, with a sentence for each topic.
+
+    Args:
+        url: the checkpoint.
+        rows: the rows.
+        kind: what has the partitions: `stream` or `source`.
+        names: the name of each.
+    """
     console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")
     right = {"completed", "next", "log end", "unplanned", "lag"}
     table = Table()
-    for head in ("stream", "partition", "completed", "next", "log end", "unplanned", "lag", "note"):
+    for head in (kind, "partition", "completed", "next", "log end", "unplanned", "lag", "note"):
         table.add_column(head, justify="right" if head in right else "left")
     for row in rows:
         at = row.at
-        table.add_row(str(at.stream), escape(row.name), *map(str, (at.completed, at.next, row.end, row.unplanned, row.lag)), row.note)
+        figures = map(str, (at.completed, at.next, row.end, row.unplanned, row.lag))
+        table.add_row(escape(names[at.stream]), escape(row.name), *figures, row.note)
     console.print(table)
     for total in totals(rows):
         words = f"{count(total['lag'], 'record')} behind, {total['unplanned']} of them in no batch yet"
-        console.print(escape(f"stream {total['stream']}, {total['topic']}: {words if total['lag'] else 'no lag'}"))
-    if contents.given_up:
-        console.print(f"{count(len(contents.given_up), 'kept batch')} given up: the lag does not count these records")
-    note_inputs_without_ranges(contents, "lag")
+        console.print(escape(f"{kind} {names[total['stream']]}, {total['topic']}: {words if total['lag'] else 'no lag'}"))

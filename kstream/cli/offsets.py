@@ -30,6 +30,7 @@ from kstream.cli.inputs import (
     Connections,
     PlanData,
     connection_options,
+    holds_query,
     kept_offsets,
     newest_plans,
     note_inputs_without_ranges,
@@ -39,6 +40,7 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
+from kstream.cli.query import print_offsets, read_query
 from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, prepare_to_write
@@ -66,9 +68,13 @@ def show(path: str, as_json: bool) -> None:
     """Show the next offset of every partition, and the offset up to which all batches are completed.
 
     Offsets of topics that have left the list of a stream are shown, too: the stream continues there when the topic is in its list again.
+    PATH may also be the checkpointLocation of a query of Structured Streaming.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        store = open_existing(path)
+        store = open_existing(path, or_query=True)
+        if holds_query(store):
+            print_offsets(read_query(store), as_json)
+            return
         contents = read_log(store)
         rows = offsets_of(contents)
     if as_json:

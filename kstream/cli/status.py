@@ -32,7 +32,8 @@ from kstream.checkpoint.sign_of_life import (
     place_text,
 )
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.inputs import open_existing
+from kstream.cli.inputs import holds_query, open_existing
+from kstream.cli.query import judge_query, read_query, status_data, status_words
 from kstream.cli.terminal import clear_errors, count, echo
 from kstream.storage import FileStore
 
@@ -58,9 +59,17 @@ def status_command(path: str, as_json: bool, max_behind: float | None, wait: flo
     """Show whether a driver lives on a checkpoint, how far it is behind, and its last error.
 
     Exit code 0: it lives and all is well. 1: it lives, and is behind or failing. 2: no driver lives. 3: the checkpoint cannot be read.
+
+    PATH may also be the checkpointLocation of a query of Structured Streaming. Nothing in it says whether the query runs. So its newest
+    batches are shown, and the exit code is 1 only if one has been open for longer than --max-behind.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        store = open_existing(path)
+        store = open_existing(path, or_query=True)
+        if holds_query(store):
+            query = read_query(store)
+            judged = judge_query(query, round(time.time() * 1000), max_behind)
+            echo(json.dumps(status_data(query, judged), indent=2) if as_json else "\n".join(status_words(query, judged)))
+            raise SystemExit(int(judged.code))
         report = look(store, max_behind, wait)
     echo(json.dumps(as_data(report), indent=2) if as_json else "\n".join(in_words(report)))
     raise SystemExit(int(report.code))

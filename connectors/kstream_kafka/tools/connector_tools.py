@@ -17,6 +17,7 @@ from kstream.batch.plan_kind import kind_of
 from kstream.connectors import ConnectorTools, Finding, LogRecord, NeededPackage, ResetResult
 from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import Partition, PlannedRange, UnreadableRange, stored_ranges
+from kstream.offsets.topic_offsets import by_partition
 from kstream_kafka.client.params import RENAMED
 from kstream_kafka.planning.plan import KAFKA
 
@@ -92,6 +93,10 @@ class KafkaTools(ConnectorTools):
         from kstream_kafka.tools.examination import examine
 
         return examine(connection, data)
+
+    def query_offsets(self, offset: Any) -> Mapping[Partition, int] | None:
+        """Return the offsets of Spark's Kafka source and of `format("kstream")`, which have one form; None for another one. Pure."""
+        return by_partition(offset)
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets; see `reset_offsets` for arguments and errors. Asks the brokers. Blocks."""
