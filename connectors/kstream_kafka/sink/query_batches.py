@@ -66,13 +66,16 @@ class QueryBatches:
         self._id = query_id(prefix, query)
         self._topic = ReceiptsTopic(params, prefix, f"query {query}")
 
-    def write(self, batch: int, records: Records, num_bytes: int) -> bool:
+    def write(self, batch: int, records: Records, num_bytes: int, *, is_empty: bool = False) -> bool:
         """Write a batch, unless Kafka has it. Return whether it was written now.
+
+        A batch without records has no receipt. It is only compared: at an earlier try it may have had some.
 
         Args:
             batch: the id of the batch.
-            records: gives its records. There is at least one.
+            records: gives its records.
             num_bytes: how many bytes they have, about.
+            is_empty: whether there is none.
 
         Raises:
             OutputChangedError: the newest receipt is of a later batch, or of this one with other records.
@@ -87,10 +90,12 @@ class QueryBatches:
             try:
                 transaction.open()
                 found, end = self._newest(reader, known.place, known.offset)
+                if found is not None and found.batch >= batch:
+                    return not is_written(found, QueryReceipt(self._query, batch, digests_of(records())), self._keeps)
+                if is_empty:
+                    return False
                 if found is None:
                     check_transactions(self._params, reader, self._topic.name, FENCES, f"{self._id}-probe", READ_S)
-                elif found.batch >= batch:
-                    return not is_written(found, QueryReceipt(self._query, batch, digests_of(records())), self._keeps)
                 return self._commit(transaction, reader, known, batch, end, records())
             finally:
                 transaction.close()

@@ -53,7 +53,7 @@ class _Writes:
         self._columns = check_columns(schema, options.topic)
 
     def in_task(self, frame: Iterable[Any]) -> SpooledPartition:
-        """SpooledPartition the rows of a task, or write them. Blocks on the brokers under at-least-once."""
+        """Spool the rows of a task, or write them. Blocks on the brokers under at-least-once."""
         batches, told = kept(frame, self._columns), batch_of_task()
         if self.options.is_exactly_once:
             return spooled(batches, told, self.options.place)
@@ -67,7 +67,7 @@ class _Writes:
     def forget(self, messages: Messages, batch: int | None) -> None:
         """Remove the spools of a batch and of earlier ones. Blocks; raises nothing. `batch`: its id; None outside of a query."""
         if self.options.place is not None:
-            remove_spools(self.options.place, [message for message in messages if isinstance(message, SpooledPartition)], batch)
+            remove_spools(self.options.place, _spools(messages), batch)
 
     def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
         return encoded(batches, self.options.topic, self.options.params.max_record_bytes)
@@ -81,7 +81,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         self._writes = _Writes(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """SpooledPartition the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
+        """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
         return self._writes.in_task(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -96,12 +96,12 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             KafkaError: as `QueryBatches.write`.
         """
         spools, options = _spools(messages), self._writes.options
-        if not spools:
+        if not options.is_exactly_once or not spools:
             return
         batches = QueryBatches(options.params, options.prefix, query_of(spools, batchId), keeps=options.keeps)
-        size = sum(spool.num_bytes for spool in spools)
-        is_new = _certainly(lambda: batches.write(batchId, lambda: self._writes.records(spools), size))
-        if not is_new:
+        size, is_empty = sum(spool.num_bytes for spool in spools), not any(spool.num_records for spool in spools)
+        is_new = _certainly(lambda: batches.write(batchId, lambda: self._writes.records(spools), size, is_empty=is_empty))
+        if not is_new and not is_empty:
             logger.info("batch %d of the query is in Kafka already, and was not written again", batchId)
         self._writes.forget(messages, batchId)
 
@@ -126,12 +126,12 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         self._writes = _Writes(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """SpooledPartition the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
+        """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
         return self._writes.in_task(iterator)
 
     def commit(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write the frame in one transaction. Blocks on the brokers. KafkaError if that fails, or if nobody knows whether it did."""
-        spools, options = _spools(messages), self._writes.options
+        spools, options = [spool for spool in _spools(messages) if spool.num_records], self._writes.options
         if spools:
             size = sum(spool.num_bytes for spool in spools)
             write_at_once(options.params, f"{options.prefix}-batch-{uuid.uuid4()}", self._writes.records(spools), size)
@@ -143,8 +143,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
 
 def _spools(messages: Messages) -> list[SpooledPartition]:
-    """Return the messages that have records."""
-    return [message for message in messages if isinstance(message, SpooledPartition) and message.num_records]
+    """Return the messages of the tasks that have ended."""
+    return [message for message in messages if isinstance(message, SpooledPartition)]
 
 
 def _certainly(write: Callable[[], bool]) -> bool:

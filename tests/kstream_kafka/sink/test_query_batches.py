@@ -32,7 +32,7 @@ def write(batch: int, *numbers: int, keeps: bool = False, query: str = "q") -> b
     def records() -> Iterator[Encoded]:
         return ((TOTALS, None, b"%d" % number, (), number, None) for number in numbers)
 
-    return QueryBatches(PARAMS, "kstream", query, keeps=keeps).write(batch, records, 100)
+    return QueryBatches(PARAMS, "kstream", query, keeps=keeps).write(batch, records, 100, is_empty=not numbers)
 
 
 class KilledError(Exception):
@@ -116,6 +116,17 @@ def test_a_batch_with_other_records_than_its_receipt_writes_nothing(kafka: FakeK
             write(0, *numbers)
     assert not write(0, 2, keeps=True)
     assert kafka.values(TOTALS) == [b"1"]
+
+
+def test_a_batch_without_records_leaves_nothing_and_is_refused_if_it_had_some_before(kafka: FakeKafka) -> None:
+    assert not write(0) and kafka.values(RECEIPTS) == []
+    assert write(1, 1)
+    with pytest.raises(OutputChangedError, match=r"batch 1 is written with 1 records of 1 bytes .* and it has no record now"):
+        write(1)
+    with pytest.raises(OutputChangedError, match="Kafka has its batch 1, and the query writes batch 0"):
+        write(0)
+    assert not write(1, keeps=True) and not write(2) and write(3, 3)
+    assert kafka.values(TOTALS) == [b"1", b"3"] and not kafka.open
 
 
 def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(kafka: FakeKafka) -> None:
