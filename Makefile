@@ -77,6 +77,7 @@ chaos: install ## the long campaigns: drivers, executors, workers and brokers ki
 	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --grow-to 8
 	@$(PY) -m integration.sink_faults
 	@$(PY) -m integration.sink_planted
+	@$(PY) -m integration.chaos.coordinator
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10
 	@$(PY) -m integration.chaos --minutes 3 --driver-kills 10 --sink kafka --rate 1000
 	@$(PY) -m integration.received --kills 20

@@ -18,7 +18,7 @@ LITTLE = {
     "bookkeeping": ["--batches", "2"],
     "operating": ["--batches", "2"],
     "once": ["--batches", "2"],
-    "kafka_sink": ["--records", "1600", "--rounds", "1"],
+    "kafka_sink": ["--records", "1600", "--rounds", "1", "--alone"],
     "metrics": ["--batches", "2", "--partitions", "10"],
     "page": ["--ended", "20", "--queued", "20", "--partitions", "10", "--seconds", "1"],
     "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],

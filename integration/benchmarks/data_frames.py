@@ -18,15 +18,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,11 +38,11 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from integration.benchmarks import jvm_connector
+from integration.benchmarks.connector_process import running_script
 from integration.benchmarks.jvm_connector import SETTINGS, rows_of
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
 from integration.benchmarks.kafka_read import leaders_of
 from integration.kafka_broker import running_broker
-from kstream.spark.java import find_java_home
 from kstream.spark.spark_context import make_spark_context
 
 PARTITIONS = 4
@@ -116,33 +114,8 @@ def connector_side(python: Path, jars: list[Path], bootstrap: str, ranges: list[
     """The JVM connector, in a process that is given a query a line. PartsMissingError when it ends."""
     topic = ranges[0].topic
     bounds = [json.dumps({topic: {str(r.partition): at(r) for r in ranges}}) for at in (_from, _until)]
-    command = [str(python), jvm_connector.__file__, ",".join(map(str, jars)), bootstrap, topic, *bounds]
-    environment = {**os.environ, "JAVA_HOME": str(find_java_home()), "PYSPARK_PYTHON": str(python)}
-    environment.pop("SPARK_HOME", None)
-    with open(log, "wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
-    stdin, stdout = process.stdin, process.stdout
-    assert stdin is not None and stdout is not None
-
-    def ask(name: str) -> list[Any]:
-        with suppress(BrokenPipeError):
-            stdin.write(QUERIES[name] + "\n")
-            stdin.flush()
-        for line in stdout:  # Spark may have something to say there too
-            if line.startswith("rows "):
-                return json.loads(line.removeprefix("rows "))
-        said = [line for line in log.read_text(errors="replace").splitlines() if "Exception" in line or "Error" in line]
-        raise PartsMissingError(f"the JVM connector's process ended: {said[-1][:300] if said else 'it did not say why'}")
-
-    try:
-        yield ask
-    finally:
-        stdin.close()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    with running_script(python, jvm_connector.__file__, [",".join(map(str, jars)), bootstrap, topic, *bounds], log) as ask:
+        yield lambda name: ask(QUERIES[name])
 
 
 def _from(r: OffsetRange) -> int:
