@@ -8,11 +8,11 @@ This module only has the public names. ARCHITECTURE.md beside this file is the m
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import BatchTime, Duration, Milliseconds, Minutes, Seconds, Time
 from kstream.errors import ConfigurationError, DataLossError, KStreamError, TransientError
+from kstream.lazy_names import lazy_names
 from kstream.listener import StreamingListener
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ _LAZY = {
     "Receiver": "kstream.receiver",
     "log": "kstream.console",
 }
+_imported = lazy_names(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:
@@ -87,10 +88,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import a public name on its first use. AttributeError for an unknown name; MissingDependencyError without pyspark."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'kstream' has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        return _imported(name)
     except ModuleNotFoundError as e:
         if e.name == "pyspark":
             from kstream.errors import MissingDependencyError

@@ -6,15 +6,12 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.planning.subscription import subscription
 from kstream_kafka.source.stream_spec import StreamSpec
 from kstream_kafka.tools.connector_tools import KafkaTools, merged, parse_properties
@@ -34,19 +31,6 @@ ZERO = 1_760_000_000_000
 
 def at(number: int) -> Time:
     return Time(ZERO + number * 1000)
-
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    """A cluster with 100 records in partitions 0 and 1 of `orders` and 20 in partition 0 of `clicks`."""
-    cluster = MockCluster()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for topic, partition, records in (("orders", 0, 100), ("orders", 1, 100), ("clicks", 0, 20)):
-        for i in range(records):
-            producer.produce(topic, str(i), partition=partition)
-    assert producer.flush(10) == 0
-    yield cluster.bootstrap
-    del cluster
 
 
 def make(folder: Path, *streams: tuple[str, dict[str, Any] | None]) -> PlanLog:

@@ -6,14 +6,12 @@ The checkpoints under `structured_streaming/` are real. What a test writes itsel
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
-from kstream_kafka.demo.embedded_broker import MockCluster
 
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta
@@ -25,19 +23,6 @@ from kstream.storage import LocalFileStore
 
 REAL = Path(__file__).parent / "structured_streaming"
 BEGUN = 1_795_503_811_013
-
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    """A cluster with 100 records in partitions 0 and 1 of `orders`, and 20 in partition 0 of `clicks`."""
-    cluster = MockCluster()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for topic, partition, records in (("orders", 0, 100), ("orders", 1, 100), ("clicks", 0, 20)):
-        for i in range(records):
-            producer.produce(topic, str(i), partition=partition)
-    assert producer.flush(10) == 0
-    yield cluster.bootstrap
-    del cluster
 
 
 def query(folder: Path, offsets: Mapping[int, list[str]], commits: list[int], version: str = "v1") -> Path:
