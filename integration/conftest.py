@@ -32,6 +32,7 @@ from kstream.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -191,3 +192,10 @@ def sc() -> Iterator[SparkContext]:
     context.setLogLevel("ERROR")
     yield context
     context.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(sc: SparkContext) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession(sc)

@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 MakeTopic = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def spark(sc: Any) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession(sc)
-
-
 def executor(kafka: KafkaBroker) -> dict[str, Any]:
     return KafkaParams.parse({"bootstrap.servers": kafka.bootstrap}).executor()
 

@@ -34,13 +34,6 @@ if TYPE_CHECKING:
 MakeTopic = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def spark(sc: Any) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession(sc)
-
-
 # -- the same rows as Spark's own source
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTopic = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def spark(sc: Any) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession(sc)
 
 
 @pytest.fixture(scope="module")

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 MakeTopic = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def spark(sc: Any) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession(sc)
-
-
 def written(kafka: KafkaBroker, topic: str, partitions: int = 1) -> list[Any]:
     """The committed records of a topic."""
     reader = TopicReader({"bootstrap.servers": kafka.bootstrap, "group.id": "test"})
