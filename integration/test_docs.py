@@ -17,7 +17,18 @@ from integration.kafka_broker import KafkaBroker
 from integration.s3_server import S3Process
 
 ROOT = Path(__file__).resolve().parent.parent
-WITHOUT_CODE = ("cli.md", "concepts.md", "glossary.md", "settings.md", "troubleshooting.md")
+WITHOUT_CODE = (
+    "choosing.md",
+    "cli.md",
+    "compatibility.md",
+    "concepts.md",
+    "contributing.md",
+    "glossary.md",
+    "night.md",
+    "settings.md",
+    "troubleshooting.md",
+)
+"""Pages whose commands need a job of their reader: each command is only parsed, by tests/test_commands_in_docs.py."""
 MARKS = {"outputs.md": pytest.mark.postgres}
 TYPED = ("quickstart.md",)
 """Pages whose commands are typed in their order, by test_ten_minutes.py."""

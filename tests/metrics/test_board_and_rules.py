@@ -25,6 +25,11 @@ EXPRESSIONS = [
 ]
 
 
+def test_the_guide_for_a_night_has_a_row_for_each_alert() -> None:
+    page = (DOCS / "night.md").read_text()
+    assert {rule["alert"] for rule in RULES} == set(re.findall(r"^\| `(KStream\w+)` \|", page, re.MULTILINE))
+
+
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[where for where, _ in EXPRESSIONS])
 def test_an_expression_names_only_metrics_that_the_endpoint_exports_and_their_labels(where: str, expression: str) -> None:
     known, named = exported(), metrics_in(expression)
