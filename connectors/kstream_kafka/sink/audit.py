@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kstream.output import Writer
-from kstream_kafka.sink.receipt import Digest, Digests, decoded, encoded, parsed_key
+from kstream_kafka.sink.receipt import Digest, Digests, decoded, digests_in, encoded, parsed_key
 
 InputRanges: TypeAlias = Mapping[str, Sequence[tuple[str, int, int, int]]]
 """number of the stream → topic, partition, first offset, and the offset behind the last one. Ranges without a record are left out."""
@@ -115,7 +115,7 @@ def decode_entry(job: str, output: str, value: bytes, place: str) -> AuditEntry:
             form["batch"],
             form["plan"],
             form["partitions"],
-            {topic: Digest(*numbers) for topic, numbers in form["topics"].items()},
+            digests_in(form),
             form["ends"],
             {stream: [(t, p, begin, end) for t, p, begin, end in ranges] for stream, ranges in form["inputs"].items()},
             form["kept"],

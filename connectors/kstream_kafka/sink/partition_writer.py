@@ -11,23 +11,20 @@ of the two reads up to its own record, which no old answer has.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
 from kstream.sinks.receipt import check_hashing, hashing
-from kstream.worker.process import begin_task, drop, once
-from kstream_kafka.client.topic_reader import TopicReader
+from kstream.worker.process import begin_task, once
 from kstream_kafka.client.transaction import Transaction, begun
 from kstream_kafka.errors import KafkaError, ProducerFencedError, ReceiptsLostError
-from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.comparison import Recomputed
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, encode_receipt, receipt_key
-from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts
+from kstream_kafka.sink.receipts import READ_S, FoundReceipt, Receipts, kept_reader
 from kstream_kafka.sink.spool import Spool, digests_of, time_for
 
 WAIT_S = 0.5
@@ -152,7 +149,7 @@ class KafkaPartitionWriter:
         """
         if offset - self.begins[self.receipts.place(partition)] != (1 if partition in self.alone else 0):
             return False
-        with self._reader() as reader:
+        with kept_reader(self.consumer) as reader:
             return reader.end(self.receipts.topic, FENCES, END_S) == self._fences_read()[0]
 
     def _fences_read(self) -> list[int]:
@@ -169,26 +166,13 @@ class KafkaPartitionWriter:
             waits: False ends the look at an open transaction.
         """
         place = self.receipts.place(partition)
-        with self._reader() as reader:
+        with kept_reader(self.consumer) as reader:
             targets = None if until is None else {place: until}
             found = self.receipts.look(reader, {place: self.begins[place]}, seconds, targets, waits)
         fences = self._fences_read()
         fences[0] = max(fences[0], found.ends[FENCES])
         mine = [one for one in found.receipts if one.receipt.partition == partition and one.receipt.time_ms >= self.time_ms]
         return mine[-1] if mine else None
-
-    @contextmanager
-    def _reader(self) -> Generator[TopicReader]:
-        """Give the reader of this process. It is kept for later tasks, unless it fails."""
-        key = ("receipts", settings_key(self.consumer))
-        reader = once(key, lambda: TopicReader(self.consumer))
-        try:
-            yield reader
-        except Exception:
-            drop(key)
-            with suppress(Exception):
-                reader.close()
-            raise
 
     def _commit(self, transaction: Transaction, partition: int, spool: Spool) -> FoundReceipt:
         """Write the records and the receipt in the transaction, and commit it. Return the receipt.

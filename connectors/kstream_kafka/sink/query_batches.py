@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from kstream.worker.process import once
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small
-from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction
 from kstream_kafka.errors import KafkaError
 from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
@@ -28,7 +27,7 @@ from kstream_kafka.sink.query_receipt import (
     query_place,
 )
 from kstream_kafka.sink.receipt import FENCES
-from kstream_kafka.sink.receipts import READ_S, where
+from kstream_kafka.sink.receipts import READ_S, kept_reader, where
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 from kstream_kafka.sink.spool import DigestSum, digests_of, time_for
 
@@ -61,6 +60,7 @@ class QueryBatches:
             keeps: whether a batch that is written stands, though it has other records now.
         """
         self._params = params
+        self._consumer = small(params.from_leaders())
         self._query = query
         self._keeps = keeps
         self._id = query_id(prefix, query)
@@ -85,29 +85,26 @@ class QueryBatches:
             KafkaError: the brokers do not answer, or refuse this client or a record.
         """
         known = self._known()
-        with closing(TopicReader(small(self._params.from_leaders()))) as reader:
-            transaction = Transaction(self._params.sink(), self._id, time_for(num_bytes, self._params.transaction_ms), self._topic.name)
-            try:
-                transaction.open()
-                found, end = self._newest(reader, known.place, known.offset)
-                if found is not None and found.batch >= batch:
-                    return not is_written(found, QueryReceipt(self._query, batch, digests_of(records())), self._keeps)
-                if is_empty:
-                    return False
-                if found is None:
+        transaction = Transaction(self._params.sink(), self._id, time_for(num_bytes, self._params.transaction_ms), self._topic.name)
+        try:
+            transaction.open()
+            found, end = self._newest(known.place, known.offset)
+            if found is not None and found.batch >= batch:
+                return not is_written(found, QueryReceipt(self._query, batch, digests_of(records())), self._keeps)
+            if is_empty:
+                return False
+            if found is None:
+                with kept_reader(self._consumer) as reader:
                     check_transactions(self._params, reader, self._topic.name, FENCES, f"{self._id}-probe", READ_S)
-                return self._commit(transaction, reader, known, batch, end, records())
-            finally:
-                transaction.close()
+            return self._commit(transaction, known, batch, end, records())
+        finally:
+            transaction.close()
 
-    def _commit(
-        self, transaction: Transaction, reader: TopicReader, known: _Known, batch: int, begin: int, records: Iterable[Encoded]
-    ) -> bool:
+    def _commit(self, transaction: Transaction, known: _Known, batch: int, begin: int, records: Iterable[Encoded]) -> bool:
         """Write the records and the receipt, look for another receipt, and commit. Returns and raises as `write`.
 
         Args:
             transaction: has taken the id.
-            reader: reads the receipts.
             known: what this process knows of the receipt.
             batch: the id of the batch.
             begin: an offset before which no receipt is that was not looked at.
@@ -124,25 +121,26 @@ class QueryBatches:
             raise transaction.failure() or KafkaError(f"query {self._query}: the receipt of batch {batch} was not stored")
         if offsets[-1] < begin:
             raise self._topic.lost(f"topic {self._topic.name} was deleted and made anew")
-        late, _ = self._newest(reader, known.place, begin, offsets[-1])
+        late, _ = self._newest(known.place, begin, offsets[-1])
         if is_written(late, mine, self._keeps):
             return False
         transaction.commit()
         known.offset = offsets[-1]
         return True
 
-    def _newest(self, reader: TopicReader, place: int, begin: int, until: int | None = None) -> tuple[QueryReceipt | None, int]:
+    def _newest(self, place: int, begin: int, until: int | None = None) -> tuple[QueryReceipt | None, int]:
         """Return the newest receipt of the query from an offset on, None without one; and the end of what was read. Blocks.
 
         Args:
-            reader: reads the topic.
             place: the partition of the topic.
             begin: the offset.
             until: the offset that must be reached; None for the end of the log.
         """
         key = query_key(self._query)
         seconds = READ_S + self._params.transaction_ms / 1000  # another query may have its transaction open there
-        log = reader.read(self._topic.name, {place: begin}, seconds, lambda found: found == key, None if until is None else {place: until})
+        targets = None if until is None else {place: until}
+        with kept_reader(self._consumer) as reader:
+            log = reader.read(self._topic.name, {place: begin}, seconds, lambda found: found == key, targets)
         receipts = [decode_query_receipt(self._query, message.value(), where(message)) for message in log.messages if message.value()]
         return (receipts[-1] if receipts else None), log.ends[place]
 

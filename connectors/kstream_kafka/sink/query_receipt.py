@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 
 from kstream.errors import OutputChangedError
-from kstream_kafka.sink.receipt import FENCES, Digest, Digests, decoded, encoded
+from kstream_kafka.sink.receipt import FENCES, Digests, decoded, digests_in, encoded
 
 PLACES = 16
 """The partitions of the topic that may have receipts of queries. More of them do not change the partition of a query."""
@@ -63,7 +63,7 @@ def decode_query_receipt(query: str, value: bytes, place: str) -> QueryReceipt:
         place: topic, partition and offset, for the message.
     """
     with decoded(value, place, _VERSION) as form:
-        return QueryReceipt(query, form["batch"], {topic: Digest(*numbers) for topic, numbers in form["topics"].items()})
+        return QueryReceipt(query, form["batch"], digests_in(form))
 
 
 def is_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = False) -> bool:

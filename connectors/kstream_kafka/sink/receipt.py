@@ -153,8 +153,13 @@ def decode_receipt(partition: int, value: bytes, place: str) -> KafkaReceipt:
             form["hashing"],
             form["epoch"],
             form["writer"],
-            {topic: Digest(*numbers) for topic, numbers in form["topics"].items()},
+            digests_in(form),
         )
+
+
+def digests_in(form: Mapping[str, Any]) -> Digests:
+    """Return the digests of a stored form that has them."""
+    return {topic: Digest(*numbers) for topic, numbers in form["topics"].items()}
 
 
 def encode_fence(fence: Fence) -> bytes:

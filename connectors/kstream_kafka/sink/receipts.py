@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from kstream.errors import OutputChangedError
 from kstream.sinks.receipt import check_fence
+from kstream.worker.process import drop, once
+from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.topic_reader import TopicReader
+from kstream_kafka.reader.consumer_cache import settings_key
 from kstream_kafka.sink.receipt import (
     FENCES,
     Fence,
@@ -165,6 +169,24 @@ class Receipts:
         if found.epoch < self.fence.epoch:  # its driver was late with it, and has seen this driver's since
             return
         check_fence(self.output, self.topic, (self.fence.epoch, self.fence.writer), (found.epoch, found.writer))
+
+
+@contextmanager
+def kept_reader(consumer: Settings) -> Generator[TopicReader]:
+    """Give the reader of receipts of this process. It is kept for later tasks and batches, unless the block fails.
+
+    Args:
+        consumer: complete consumer properties.
+    """
+    key = ("receipts", settings_key(consumer))
+    reader = once(key, lambda: TopicReader(consumer))
+    try:
+        yield reader
+    except Exception:
+        drop(key)
+        with suppress(Exception):
+            reader.close()
+        raise
 
 
 def transactional_id(prefix: str, job: str, output: str, partition: int) -> str:

@@ -36,8 +36,8 @@ logger = logging.getLogger("kstream.kafka")
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class _Writes:
-    """What a writer does with a batch. Pickled into the tasks."""
+class _Writer:
+    """What both writers do. Pickled into the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Check the frame. Sends no request.
@@ -49,40 +49,32 @@ class _Writes:
         Raises:
             SourceOptionError: a column is missing or has another type.
         """
-        self.options = options
+        self._options = options
         self._columns = check_columns(schema, options.topic)
-
-    def in_task(self, frame: Iterable[Any]) -> SpooledPartition:
-        """Spool the rows of a task, or write them. Blocks on the brokers under at-least-once."""
-        batches, told = kept(frame, self._columns), batch_of_task()
-        if self.options.is_exactly_once:
-            return spooled(batches, told, self.options.place)
-        AtLeastOnceWriter(self.options.params.sink())(self._encoded(batches))
-        return SpooledPartition(*told)
-
-    def records(self, spools: Iterable[SpooledPartition]) -> Iterator[Encoded]:
-        """Return the records of spools. Lazy."""
-        return self._encoded(batch for spool in spools for batch in spool.read(self.options.place))
-
-    def forget(self, messages: Messages, batch: int | None) -> None:
-        """Remove the spools of a batch and of earlier ones. Blocks; raises nothing. `batch`: its id; None outside of a query."""
-        if self.options.place is not None:
-            remove_spools(self.options.place, _spools(messages), batch)
-
-    def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
-        return encoded(batches, self.options.topic, self.options.params.max_record_bytes)
-
-
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """The sink of a streaming query."""
-
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        """Check the frame of a query. Arguments and errors as for KafkaBatchWriter."""
-        self._writes = _Writes(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
-        return self._writes.in_task(iterator)
+        batches, told = kept(iterator, self._columns), batch_of_task()
+        if self._options.is_exactly_once:
+            return spooled(batches, told, self._options.place)
+        AtLeastOnceWriter(self._options.params.sink())(self._encoded(batches))
+        return SpooledPartition(*told)
+
+    def _records(self, spools: Iterable[SpooledPartition]) -> Iterator[Encoded]:
+        """Return the records of spools. Lazy."""
+        return self._encoded(batch for spool in spools for batch in spool.read(self._options.place))
+
+    def _forget(self, messages: Messages, batch: int | None) -> None:
+        """Remove the spools of a batch and of earlier ones. Blocks; raises nothing. `batch`: its id; None outside of a query."""
+        if self._options.place is not None:
+            remove_spools(self._options.place, _spools(messages), batch)
+
+    def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
+        return encoded(batches, self._options.topic, self._options.params.max_record_bytes)
+
+
+class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """The sink of a streaming query."""
 
     def commit(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write a batch in one transaction, unless Kafka has it. Blocks on the brokers; an outage is waited out.
@@ -95,51 +87,35 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             OutputChangedError: a receipt tells of a later batch, or of this one with other records.
             KafkaError: as `QueryBatches.write`.
         """
-        spools, options = _spools(messages), self._writes.options
+        spools, options = _spools(messages), self._options
         if not options.is_exactly_once or not spools:
             return
         batches = QueryBatches(options.params, options.prefix, query_of(spools, batchId), keeps=options.keeps)
         size, is_empty = sum(spool.num_bytes for spool in spools), not any(spool.num_records for spool in spools)
-        is_new = _certainly(lambda: batches.write(batchId, lambda: self._writes.records(spools), size, is_empty=is_empty))
+        is_new = _certainly(lambda: batches.write(batchId, lambda: self._records(spools), size, is_empty=is_empty))
         if not is_new and not is_empty:
             logger.info("batch %d of the query is in Kafka already, and was not written again", batchId)
-        self._writes.forget(messages, batchId)
+        self._forget(messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Remove the spools of a batch that has failed. Its next try spools anew."""
-        self._writes.forget(messages, batchId)
+        self._forget(messages, batchId)
 
 
-class KafkaBatchWriter(DataSourceArrowWriter):
+class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
     """The sink of a batch query. No restart runs it again, so it leaves no receipt."""
-
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        """Check the frame of a batch. Sends no request.
-
-        Args:
-            options: the options of the sink.
-            schema: that of the frame.
-
-        Raises:
-            SourceOptionError: a column is missing or has another type.
-        """
-        self._writes = _Writes(options, schema)
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
-        return self._writes.in_task(iterator)
 
     def commit(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write the frame in one transaction. Blocks on the brokers. KafkaError if that fails, or if nobody knows whether it did."""
-        spools, options = [spool for spool in _spools(messages) if spool.num_records], self._writes.options
+        spools, options = [spool for spool in _spools(messages) if spool.num_records], self._options
         if spools:
             size = sum(spool.num_bytes for spool in spools)
-            write_at_once(options.params, f"{options.prefix}-batch-{uuid.uuid4()}", self._writes.records(spools), size)
-            self._writes.forget(messages, None)
+            write_at_once(options.params, f"{options.prefix}-batch-{uuid.uuid4()}", self._records(spools), size)
+            self._forget(messages, None)
 
     def abort(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Remove the spools of a frame that has failed."""
-        self._writes.forget(messages, None)
+        self._forget(messages, None)
 
 
 def _spools(messages: Messages) -> list[SpooledPartition]:

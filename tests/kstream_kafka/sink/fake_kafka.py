@@ -10,7 +10,16 @@ import pytest
 from kstream_kafka.client.ports import Encoded, LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError, ProducerFencedError, UnknownTopicError
-from kstream_kafka.sink import audit_topic, broker_probe, kafka_output, partition_writer, query_batches, receipts_topic, transactional_ids
+from kstream_kafka.sink import (
+    audit_topic,
+    broker_probe,
+    kafka_output,
+    partition_writer,
+    query_batches,
+    receipts,
+    receipts_topic,
+    transactional_ids,
+)
 
 
 @dataclass
@@ -286,15 +295,16 @@ class FakeProducer:
 def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     """A FakeKafka behind the clients of the sink."""
     kafka = FakeKafka()
-    for module in (kafka_output, partition_writer, query_batches):
+    for module in (kafka_output, receipts):
         monkeypatch.setattr(module, "TopicReader", kafka.reader)
     for module in (transactional_ids, partition_writer, broker_probe, query_batches):
         monkeypatch.setattr(module, "Transaction", kafka.transaction)
     kept: dict[Any, Any] = {}
-    monkeypatch.setattr(partition_writer, "once", lambda key, make: make() if key[0] == "receipts" else kept.setdefault(key, make()))
+    monkeypatch.setattr(partition_writer, "once", lambda key, make: kept.setdefault(key, make()))
     for module in (receipts_topic, audit_topic):
         monkeypatch.setattr(module, "RecordProducer", kafka.producer)
     for module in (receipts_topic, audit_topic, query_batches):
         monkeypatch.setattr(module, "KafkaDriverClient", kafka.client)
-    monkeypatch.setattr(query_batches, "once", lambda _key, make: make())
+    for module in (receipts, query_batches):
+        monkeypatch.setattr(module, "once", lambda _key, make: make())
     return kafka

@@ -15,7 +15,7 @@ from kstream_kafka.errors import (
     ProducerFencedError,
     ReceiptsLostError,
 )
-from kstream_kafka.sink import partition_writer, spool
+from kstream_kafka.sink import partition_writer, receipts, spool
 from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
@@ -434,7 +434,7 @@ def reads(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> list[dict[int, int]]:
         return read(topic, begins, *rest)
 
     monkeypatch.setattr(reader, "read", counted)
-    monkeypatch.setattr(partition_writer, "TopicReader", lambda _settings: reader)
+    monkeypatch.setattr(receipts, "TopicReader", lambda _settings: reader)
     return found
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from kstream_kafka.sink import kafka_output, partition_writer, receipts_topic, transactional_ids
+from kstream_kafka.sink import kafka_output, partition_writer, receipts, receipts_topic, transactional_ids
 from pyspark import TaskContext
 
 from kstream.sinks import receipt
@@ -109,7 +109,7 @@ def set_up() -> Generator[None]:
     with ExitStack() as stack:
         for module in (transactional_ids, partition_writer):
             put(module, "Transaction", lambda *arguments: STAGE.kafka.transaction(*arguments))
-        for module in (kafka_output, partition_writer):
+        for module in (kafka_output, receipts):
             put(module, "TopicReader", lambda settings: STAGE.kafka.reader(settings))
         for module in (receipt, partition_writer):
             put(module, "hashing", lambda: STAGE.turns.current.hashing)
@@ -119,7 +119,8 @@ def set_up() -> Generator[None]:
         put(receipts_topic, "check_transactions", lambda *_: None)
         put(kafka_output, "is_one_to_one", lambda rdd: not rdd.is_shuffled)
         put(partition_writer, "begun", lambda call: OpenedBeside(STAGE.turns, call))
-        put(partition_writer, "once", lambda _key, make: make())
+        for module in (receipts, partition_writer):
+            put(module, "once", lambda _key, make: make())
         put(partition_writer, "monotonic", lambda: STAGE.turns.monotonic())
         put(partition_writer, "sleep", lambda seconds: STAGE.turns.sleep(seconds))
         put(TaskContext, "get", lambda: STAGE.turns.current)
