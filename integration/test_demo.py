@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 SECONDS = 300
-SMALL = ["--plain", "--batches", "8", "--rate", "200"]
+SMALL = ["--batches", "8", "--rate", "200"]
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """`kstream demo`: a stream on an embedded broker, its driver killed in the middle of a batch, and the proof that nothing was lost.
 
-One idea: the demo observes from outside. Broker, feed and driver are separate processes. The display reads the journal of the driver.
-The proof reads files: the acknowledged orders, the sink, and the attempts at each batch.
+One idea: the demo observes from outside. Broker, feed and driver are separate processes. Whoever wants to see the batches opens the page
+of the driver. The proof reads files: the acknowledged orders, the sink, and the attempts at each batch.
 
     command            the options and the report
     stage              the steps of the demo, and its processes
     page               the page of the drivers, in a browser
-    board              the state of each batch, from the journal, and its display
+    journal            the attempts at each batch, as the drivers write them down
     proof              acknowledged orders against sink, attempts and windows    (pure)
     job                the streaming job
     order_feed         orders, and the process that sends them

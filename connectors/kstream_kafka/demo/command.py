@@ -10,8 +10,8 @@ from types import FrameType
 
 import click
 
-from kstream.cli.terminal import clear_errors, echo, fail, require_pyspark
-from kstream_kafka.demo.board import Board, Run, batch_text, make_view, short_ranges
+from kstream.cli.terminal import clear_errors, compact, echo, fail, require_pyspark
+from kstream.offsets.offset_range import PlannedRange
 from kstream_kafka.demo.page import Page
 from kstream_kafka.demo.proof import ProofResult
 from kstream_kafka.demo.stage import Script, Stage
@@ -22,9 +22,8 @@ from kstream_kafka.demo.stage import Script, Stage
 @click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between batches.")
 @click.option("--rate", type=click.IntRange(40, 2000), default=400, show_default=True, help="Orders a second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of the orders.")
-@click.option("--plain", is_flag=True, help="Lines instead of a live table.")
-@click.option("--page", is_flag=True, help="Open the page of the driver in a browser. It goes on when the driver is started again.")
-def demo_command(batches: int, interval: float, rate: int, seed: int, plain: bool, page: bool) -> None:
+@click.option("--page", is_flag=True, help="Open the page of the driver in a browser. In a terminal it stays until Ctrl-C.")
+def demo_command(batches: int, interval: float, rate: int, seed: int, page: bool) -> None:
     """Kill the driver of a stream in the middle of a batch, and prove that every order was counted exactly once.
 
     Starts a Kafka broker, a feed of orders and a Spark driver on this machine, kills the driver and starts it again. Removes everything
@@ -33,7 +32,7 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
     began = time.monotonic()
     interval_ms = round(interval * 1000)
     script = Script(batches, interval_ms, 5 * interval_ms, rate, seed)
-    board, shown = Board(), Page() if page else None
+    shown = Page()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     with clear_errors():
@@ -41,12 +40,10 @@ def demo_command(batches: int, interval: float, rate: int, seed: int, plain: boo
         from kstream.spark.java import ensure_java
 
         ensure_java()
-        view = make_view(board, interval_ms, plain)
-        with Stage(script, board, view, shown) as stage:
-            with view:
-                verdict = stage.play()
-            _tell(verdict, report(verdict, stage, interval_ms), time.monotonic() - began)
-            if shown is not None and sys.stdin.isatty():
+        with Stage(script, shown, opens=page) as stage:
+            verdict = stage.play()
+            _tell(verdict, report(verdict, stage), time.monotonic() - began)
+            if page and sys.stdin.isatty():
                 shown.keep(stage.checkpoint)
 
 
@@ -59,7 +56,7 @@ def _tell(verdict: ProofResult, lines: Sequence[str], seconds: float) -> None:
     echo(f"PROVED: every order was counted exactly once ({seconds:.0f} s)")
 
 
-def report(verdict: ProofResult, stage: Stage, interval_ms: int) -> list[str]:
+def report(verdict: ProofResult, stage: Stage) -> list[str]:
     """Return the result of the demo as lines of text."""
     lines = [
         f"{verdict.acknowledged:,} orders acknowledged by Kafka, {verdict.counted:,} counted: missing {len(verdict.missing)}, "
@@ -68,13 +65,18 @@ def report(verdict: ProofResult, stage: Stage, interval_ms: int) -> list[str]:
     ]
     for batch, ranges in sorted(verdict.re_run.items()):
         again = "  (its orders were in the sink already)" if batch in stage.written else ""
-        lines.append(f"  {batch_text(batch, interval_ms)}  {short_ranges(ranges)}{again}")
-    made_up = stage.board.ended(run=Run.MADE_UP)
+        lines.append(f"  {stage.text(batch)}  {short_ranges(ranges)}{again}")
+    made_up = stage.journal.made_up(set(stage.pending))
     lines.append(f"made up for the downtime of {stage.downtime:.1f} s: {len(made_up)}")
-    for row in made_up:
-        lines.append(f"  {batch_text(row.batch, interval_ms)}  {row.records or 0:,} orders  {short_ranges(row.ranges)}")
+    for one in made_up:
+        lines.append(f"  {stage.text(one.batch)}  {one.num_records:,} orders  {short_ranges(one.ranges)}")
     lines.append(f"{verdict.windows} window totals compared, each with the orders of its batches")
     return lines
+
+
+def short_ranges(ranges: Sequence[PlannedRange]) -> str:
+    """Return the ranges of one topic without its name: `0 [5, 10) 1 [7, 9)`."""
+    return compact([PlannedRange("", *r[1:]) for r in ranges]).replace("/", "")
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

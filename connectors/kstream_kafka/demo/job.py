@@ -1,7 +1,7 @@
 """The job of `kstream demo`: order totals over a window, and every order in a sink that may be written twice.
 
 It is written as any job: `build` makes the graph, `main` runs it from its checkpoint. Only a demo needs the journal, an append-only file
-with a line for every attempt at a batch and for every event of the listener.
+with a line for every start, for every attempt at a batch and for every failure.
 
     out/batches/<batch time>.json   the orders of a batch: one file a batch, replaced when the batch runs again
     out/windows/<batch time>.json   region → [orders, cents] of the last `window` seconds
@@ -28,7 +28,7 @@ from kstream_kafka import KafkaUtils
 if TYPE_CHECKING:
     from pyspark import RDD
 
-    from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerBatchSubmitted, StreamingListenerStreamingStarted
+    from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerStreamingStarted
     from kstream_kafka import KafkaRDD
 
 
@@ -43,7 +43,7 @@ class Options:
         interval: the batch interval, in seconds.
         window: the length of a window, in seconds.
         max_rate: the most records per second and partition.
-        page_port: the port of the page; None without a page.
+        page_port: the port of the page.
     """
 
     bootstrap: str
@@ -52,7 +52,7 @@ class Options:
     interval: float
     window: float
     max_rate: int
-    page_port: int | None = None
+    page_port: int
 
 
 def build(options: Options) -> StreamingContext:
@@ -62,8 +62,7 @@ def build(options: Options) -> StreamingContext:
     conf.set("spark.streaming.gracefulStopTimeout", "60s")
     conf.set("spark.streaming.kafka.maxRatePerPartition", str(options.max_rate))
     conf.set("spark.streaming.kstream.kafka.firstBatchRecords", "0")  # the maximum rate is enough: missed batches get orders
-    if options.page_port is not None:
-        conf.set("spark.streaming.kstream.ui.enabled", "true").set("spark.streaming.kstream.ui.port", str(options.page_port))
+    conf.set("spark.streaming.kstream.ui.enabled", "true").set("spark.streaming.kstream.ui.port", str(options.page_port))
     ssc = StreamingContext(conf, options.interval)
     kafka = {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "smallest"}
     orders = KafkaUtils.createDirectStream(ssc, [options.topic], kafka)
@@ -76,9 +75,7 @@ def build(options: Options) -> StreamingContext:
         replace_file(out / "batches" / f"{time.milliseconds}.json", rows)
 
     def save_window(time: BatchTime, rdd: RDD[Any]) -> None:
-        totals = dict(rdd.collect())
-        replace_file(out / "windows" / f"{time.milliseconds}.json", totals)
-        write_journal(out, "window", batch=time.milliseconds, totals=totals)
+        replace_file(out / "windows" / f"{time.milliseconds}.json", dict(rdd.collect()))
 
     orders.foreachRDD(save_orders)
     totals = orders.map(lambda record: order_total(record[1]))
@@ -129,33 +126,18 @@ def write_journal(out: Path, event: str, **fields: Any) -> None:
 
 
 class JournalListener(StreamingListener):
-    """Writes the events of the StreamingListener to the journal."""
+    """Writes starts and failures to the journal."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
 
     def onStreamingStarted(self, streamingStarted: StreamingListenerStreamingStarted) -> None:
-        """Write `started`."""
         write_journal(self._out, "started", at=streamingStarted.time)
 
-    def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
-        """Write `submitted`, with the number of records."""
-        info = batchSubmitted.batchInfo()
-        write_journal(self._out, "submitted", batch=info.batchTime().milliseconds(), records=info.numRecords())
-
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Write `completed`, with delays and failures."""
         info = batchCompleted.batchInfo()
-        failures = [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]
-        write_journal(
-            self._out,
-            "completed",
-            batch=info.batchTime().milliseconds(),
-            records=info.numRecords(),
-            scheduling=info.schedulingDelay(),
-            processing=info.processingDelay(),
-            failures=failures,
-        )
+        for reason in [o.failureReason() for o in info.outputOperationInfos().values() if o.failureReason()]:
+            write_journal(self._out, "failed", batch=info.batchTime().milliseconds(), reason=reason)
 
 
 SUBMIT = (
@@ -188,7 +170,7 @@ def main() -> None:
     parser.add_argument("--interval", type=float, default=1.0, help="seconds")
     parser.add_argument("--window", type=float, default=5.0, help="seconds")
     parser.add_argument("--max-rate", type=int, default=400, help="records a second and partition")
-    parser.add_argument("--page-port", type=int, help="the port of the page; without it there is none")
+    parser.add_argument("--page-port", type=int, required=True, help="the port of the page")
     given = parser.parse_args()
     options = Options(given.bootstrap, given.topic, given.out, given.interval, given.window, given.max_rate, given.page_port)
     threading.Thread(target=_die_with_parent, daemon=True).start()
@@ -199,7 +181,6 @@ def main() -> None:
         ssc.sparkContext.parallelize(range(2), 2).foreach(_warm_up)
         ssc.start()
         ssc.awaitTermination()
-    write_journal(options.out, "stopped")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,10 @@ class Attempt(NamedTuple):
     driver: int
     ranges: tuple[PlannedRange, ...]
 
+    @property
+    def num_records(self) -> int:
+        return sum(one.until - one.begin for one in self.ranges)
+
 
 @dataclass(frozen=True)
 class Evidence:

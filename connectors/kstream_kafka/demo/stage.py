@@ -21,21 +21,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.checkpoint import read_log
 from kstream.cli.inputs import ranges_of
+from kstream.cli.terminal import echo
 from kstream.crash_point import RUNNING, VARIABLE
 from kstream.errors import KStreamError
 from kstream.offsets.offset_range import PlannedRange
 from kstream.storage import LocalFileStore
-from kstream_kafka.demo.board import Board, Run, View, batch_text, follow
+from kstream_kafka.demo.journal import Journal
 from kstream_kafka.demo.page import Page
-from kstream_kafka.demo.proof import Attempt, CountedOrder, Evidence, ProofResult, prove
+from kstream_kafka.demo.proof import CountedOrder, Evidence, ProofResult, prove
 
 TOPIC = "orders"
 OUTPUTS = 2
 """Output operations of the job: the sink first, then the window."""
-LIVE_AFTER_RESTART = 4
-"""Batches that the second driver plans at their own time before the feed stops."""
+LIVE_AFTER_RESTART = 3
+"""Batches of their own time that the second driver begins before the feed stops."""
 PATIENCE_SECONDS = 180.0
 STEP_SECONDS = 0.1
 
@@ -80,7 +82,7 @@ class Stage:
     """Owns the processes and the folder of the demo. Leaving the context ends the processes and removes the folder. Used by one thread.
 
     Attributes:
-        board: the state of the batches.
+        journal: what the drivers have done.
         folder: the folder of the demo.
         checkpoint: the checkpoint of the drivers, in this folder.
         pending: the ranges of the batches that were pending when the driver was killed, by batch time.
@@ -89,14 +91,14 @@ class Stage:
 
     Args:
         script: the numbers of the demo.
-        board: gets the state of the batches.
-        view: shows it.
-        page: the page of the drivers; None without one.
+        page: the page of the drivers.
+        opens: whether a browser shows it.
     """
 
-    def __init__(self, script: Script, board: Board, view: View, page: Page | None = None) -> None:
-        self._script, self.board, self._view, self._page = script, board, view, page
+    def __init__(self, script: Script, page: Page, opens: bool) -> None:
+        self._script, self._page, self._opens = script, page, opens
         self._stack = ExitStack()
+        self._acknowledged = 0
         self._feed: Child | None = None
         self.pending: dict[int, list[PlannedRange]] = {}
         self.written: set[int] = set()
@@ -109,7 +111,7 @@ class Stage:
         self.checkpoint = self.folder / "checkpoint"
         self._out = self.folder / "out"
         self._out.mkdir()
-        self._journal = follow(self._out / "journal.jsonl")
+        self.journal = Journal(self._out / "journal.jsonl")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -132,8 +134,7 @@ class Stage:
         driver = self._second_life(bootstrap)
         self._end_feed()
         self._drain(driver)
-        self._view.show_sentence("proving…")
-        self._view.refresh()
+        echo("proving…")
         return prove(self._evidence())
 
     def _start_broker(self) -> str:
@@ -153,8 +154,8 @@ class Stage:
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--rate", str(script.rate), "--seed", str(script.seed)]
         self._feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
-        self._until(lambda: self.board.acknowledged > 0, "the first orders")
-        self._view.show_sentence(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
+        self._until(lambda: self._acknowledged > 0, "the first orders")
+        echo(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
 
     def _first_life(self, bootstrap: str) -> None:
         """Run the driver until it kills itself in the window job of a batch. Note the pending batches of its checkpoint.
@@ -163,11 +164,12 @@ class Stage:
         """
         nth = OUTPUTS * self._script.kill_in
         driver = self._start_driver(bootstrap, {VARIABLE: f"{RUNNING}:{nth}"})
-        self._view.show_sentence(
-            f"driver 1 starts (pid {driver.pid}): Spark in local[2], totals by region over {self._script.window / 1000:g} s"
-        )
-        self.board.note = "driver 1 runs"
-        self._open_page(driver)
+        echo(f"driver 1 starts (pid {driver.pid}): Spark in local[2], totals by region over {self._script.window / 1000:g} s")
+        self._until(lambda: bool(self.journal.drivers) or driver.exit_code is not None, "driver 1 to start")
+        if driver.exit_code is None:
+            echo(f"the page of the driver: {self._page.url}")
+            if self._opens:
+                self._page.open()
         self._until(lambda: driver.exit_code is not None, "driver 1 to be killed")
         if driver.exit_code != -9:
             raise self._failed(driver, f"driver 1 ended with exit code {driver.exit_code}")
@@ -176,32 +178,19 @@ class Stage:
         self.written = {int(path.stem) for path in (self._out / "batches").glob("*.json")}
         log = read_log(LocalFileStore(self.checkpoint))
         self.pending = {t.milliseconds: [r for data in log.plans[t].inputs.values() for r in ranges_of(data) or ()] for t in log.pending}
-        self.board.killed(set(self.pending))
-        listed = ", ".join(self._text(batch) for batch in sorted(self.pending))
-        self._view.show_sentence(f"driver 1 was killed (SIGKILL) in the middle of a batch; planned and not done: {listed}")
-
-    def _open_page(self, driver: Child) -> None:
-        """Open the page of the first driver, if a page is wanted, when the driver has started."""
-        if self._page is not None:
-            self._until(lambda: bool(self.board.drivers), "driver 1 to start", driver)
-            self._view.show_sentence(f"the page of the driver: {self._page.url}")
-            self._page.open()
+        listed = ", ".join(self.text(batch) for batch in sorted(self.pending))
+        echo(f"driver 1 was killed (SIGKILL) in the middle of a batch; planned and not done: {listed}")
 
     def _second_life(self, bootstrap: str) -> Child:
         """Start the driver again, and wait until it has caught up. Return its process, which still runs."""
         driver = self._start_driver(bootstrap, {})
-        self._view.show_sentence(f"driver 2 starts (pid {driver.pid}) from the checkpoint; the orders keep coming")
-        self.board.note = "driver 2 starts"
-        self._until(lambda: len(self.board.drivers) > 1, "driver 2 to start", driver)
-        self.board.note = "driver 2 runs"
-        self.downtime = self.board.restarted_at / 1000 - self.killed_at
+        echo(f"driver 2 starts (pid {driver.pid}) from the checkpoint; the orders keep coming")
+        self._until(lambda: len(self.journal.drivers) > 1, "driver 2 to start", driver)
+        self.downtime = self.journal.restarted_at / 1000 - self.killed_at
 
         def far_enough() -> bool:
-            batches = {row.batch for row in self.board.rows.values()}
-            live = [row for row in self.board.rows.values() if row.driver == 2 and row.run is Run.FIRST]
-            ended = [row for row in live if row.state == "done"]
-            caught_up = len(ended) >= 2 or len(live) >= 2 * LIVE_AFTER_RESTART  # a slow machine does not make the demo long
-            return caught_up and len(live) >= LIVE_AFTER_RESTART and len(batches) >= self._script.batches
+            batches = {attempt.batch for attempt in self.journal.attempts}
+            return len(self.journal.live()) >= LIVE_AFTER_RESTART and len(batches) >= self._script.batches
 
         self._until(far_enough, "the stream to continue", driver)
         return driver
@@ -210,8 +199,7 @@ class Stage:
         """End the feed, and wait until it has written the acknowledged orders."""
         feed = self._feed
         assert feed is not None
-        self._view.show_sentence("the feed stops")
-        self.board.note = "the feed has stopped"
+        echo("the feed stops")
         feed.close_stdin()
         self._until(lambda: feed.exit_code is not None, "the feed to end")
         self._take_in()
@@ -219,10 +207,9 @@ class Stage:
             raise self._failed(feed, "the feed failed")
 
     def _drain(self, driver: Child) -> None:
-        """Wait until all acknowledged orders are counted, then stop the driver gracefully."""
-        total = self.board.acknowledged
-        self._until(lambda: sum(r.records or 0 for r in self.board.ended()) >= total, "the last orders to be counted", driver)
-        self._view.show_sentence("SIGTERM to driver 2: it finishes the planned batches and stops")
+        """Wait until batches with all acknowledged orders have begun, then stop the driver gracefully."""
+        self._until(lambda: self.journal.num_records() >= self._acknowledged, "the last orders to be counted", driver)
+        echo("SIGTERM to driver 2: it finishes the planned batches and stops")
         driver.terminate()
         self._until(lambda: driver.exit_code is not None, "driver 2 to stop")
         self._take_in()
@@ -236,8 +223,7 @@ class Stage:
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--checkpoint", str(self.checkpoint), "--out", str(self._out)]
         args += ["--interval", str(script.interval / 1000), "--window", str(script.window / 1000), "--max-rate", str(script.max_rate)]
-        if self._page is not None:
-            args += ["--page-port", str(self._page.port)]
+        args += ["--page-port", str(self._page.port)]
         inherited = {k: v for k, v in os.environ.items() if k != VARIABLE}
         defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         own = {"SPARK_LOCAL_DIRS": str(self.folder / "spark")}
@@ -273,22 +259,19 @@ class Stage:
             time.sleep(STEP_SECONDS)
 
     def _take_in(self) -> None:
-        """Read the new lines of the feed and of the journal, and show them. Does not block.
+        """Read the new lines of the feed and of the journal. Does not block.
 
         Raises:
             DemoError: Kafka did not acknowledge orders, or a batch failed.
         """
         for line in self._feed.new_lines() if self._feed is not None else ():
-            self.board.acknowledged = line["acknowledged"]
+            self._acknowledged = line["acknowledged"]
             if line.get("lost"):
                 raise self._failed(self._feed, f"Kafka did not acknowledge {line['lost']} orders, so there is nothing to compare with")
-        for line in next(self._journal):
-            row = self.board.add(line)
-            if row is not None:
-                self._view.show_ended(row)
-                if row.failures:
-                    raise self._failed(None, f"batch {self._text(row.batch)} failed: {row.failures[0].splitlines()[0]}")
-        self._view.refresh()
+        self.journal.read()
+        if self.journal.failure is not None:
+            batch, reason = self.journal.failure
+            raise self._failed(None, f"batch {self.text(batch)} failed: {reason.splitlines()[0]}")
 
     def _failed(self, child: Child | None, what: str) -> DemoError:
         """Return the error for a failed part, with the last line of its log. None stands for the driver, without a line."""
@@ -296,27 +279,26 @@ class Stage:
         said = f": {child.last_line()}" if child is not None else ""
         return DemoError(f"{what}{said} (see {log})", log=str(log))
 
-    def _text(self, batch: int) -> str:
+    def text(self, batch: int) -> str:
         """Return the time of a batch, as Spark shows it."""
-        return batch_text(batch, self._script.interval)
+        return format_batch_time(Time(batch), Duration(self._script.interval))
 
     # -- evidence
 
     def _evidence(self) -> Evidence:
-        """Return the facts for the proof, from files and board."""
+        """Return the facts for the proof, from files."""
         truth = json.loads((self.folder / "truth.json").read_text())
         ends: dict[int, int] = {}
         for _, _, _, partition, offset in truth:
             ends[partition] = max(ends.get(partition, 0), offset + 1)
         batches = {t: [CountedOrder(*row) for row in rows] for t, rows in _by_time(self._out / "batches")}
         windows = {t: {k: (v[0], v[1]) for k, v in totals.items()} for t, totals in _by_time(self._out / "windows")}
-        attempts = [Attempt(r.batch, r.driver, tuple(r.ranges)) for r in self.board.rows.values() if r.tried and r.ranges]
         return Evidence(
             truth=[CountedOrder(*row[:3]) for row in truth],
             ends=ends,
             batches=batches,
             windows=windows,
-            attempts=attempts,
+            attempts=self.journal.attempts,
             pending=self.pending,
             interval=self._script.interval,
             window=self._script.window,
