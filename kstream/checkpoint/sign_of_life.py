@@ -1,4 +1,4 @@
-"""Whether a driver lives on a checkpoint, by its status record, by clocks, and by the driver itself if it has a port.
+"""Whether a driver lives on a checkpoint, by its status record and by clocks.
 
 On the machine of the driver its process tells at once that it is gone.
 
@@ -9,21 +9,17 @@ needs no clock.
 
 from __future__ import annotations
 
-import json
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.driver_process import is_gone
-from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, read_status, status_of
-from kstream.checkpoint.format import made
+from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, read_status
 from kstream.checkpoint.plan_log import newest_epoch
 from kstream.checkpoint.reader import Meta
-from kstream.errors import CorruptRecordError, MissingFileError
+from kstream.errors import MissingFileError
 from kstream.storage import FileStore
 
 BEHIND_INTERVALS = 10
@@ -34,10 +30,6 @@ ON_TIME = 2
 """The batches that a driver may be behind that is on time: one runs, and one has just become due."""
 SKEW_MS = 5000
 """Clocks that differ by more are named. A write to a slow store takes less."""
-ASK_S = 1.0
-"""Seconds that the port for metrics of a driver has for its whole answer."""
-MOST_BYTES = 1_000_000
-"""The most bytes of an answer."""
 WAIT_S = RENEWAL_MS / 1000 + 5
 """The default of `--wait`: a driver that lives has renewed its record then."""
 
@@ -165,9 +157,6 @@ def find_driver(store: FileStore, wait: float, sleep: Callable[[float], None] = 
     if sign is None:
         return Found(None, epoch)
     skews = sign.skews()
-    answer = answer_of(sign.status)
-    if answer is not None:
-        sign = Sign(answer, None, answer.written_ms)
     if sign.status.ended is None and not sign.is_gone and sign.age_ms > GONE_MS and sign.status.epoch == epoch and wait > 0:
         later = _renewed(store, sign, wait, sleep, now_ms)
         if newest_epoch(store) != epoch:
@@ -207,77 +196,6 @@ def clock_ahead_ms(sign: Sign, before: Sign, elapsed_ms: int, known_ms: int) -> 
     if ahead > SKEW_MS:
         return ahead
     return 0 if sign.age_ms <= SKEW_MS else known_ms
-
-
-def answer_of(known: DriverStatus, monotonic: Callable[[], float] = time.monotonic) -> DriverStatus | None:
-    """Ask a driver itself for its status, at its port for metrics. None if it has none, or if nobody answers there who is this driver.
-
-    Its loopback address is another driver's or nobody's on another machine. Whoever may write to the checkpoint chooses the address. So the
-    request is one GET by HTTP, follows no redirect, and has an end. Blocks up to ASK_S, and for as long as a name server takes.
-
-    Args:
-        known: the status record of the driver.
-        monotonic: returns the moment in seconds, by a clock that nobody sets.
-    """
-    if known.metrics_url is None or known.ended is not None:
-        return None
-    try:
-        answer = made(json.loads(_body_of(known.metrics_url.removesuffix("/metrics") + "/status", monotonic)), known.metrics_url, status_of)
-    except (OSError, ValueError, RecursionError, CorruptRecordError):  # nobody, or another program
-        return None
-    same = (answer.host, answer.pid, answer.epoch, answer.started_ms) == (known.host, known.pid, known.epoch, known.started_ms)
-    return answer if same else None
-
-
-def _body_of(url: str, monotonic: Callable[[], float]) -> bytes:
-    """Return the body at a URL of HTTP. It is at most MOST_BYTES long, and there within ASK_S.
-
-    Raises:
-        OSError: nobody answers, or not in time.
-        ValueError: the URL is not one of HTTP, or the answer is no such body.
-    """
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError("not an address of HTTP")
-    request = f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n\r\n".encode("ascii")
-    end = monotonic() + ASK_S
-    with _connected(unquote(parts.hostname), parts.port or 80, end, monotonic) as connection:
-        connection.settimeout(_left(end, monotonic))
-        connection.sendall(request)
-        received = bytearray()
-        while len(received) <= MOST_BYTES:
-            connection.settimeout(_left(end, monotonic))
-            part = connection.recv(65_536)
-            if not part:
-                break
-            received += part
-    head, _, body = bytes(received).partition(b"\r\n\r\n")
-    if len(received) > MOST_BYTES or head.split(None, 2)[1:2] != [b"200"]:
-        raise ValueError("too long, or an error or a redirect")
-    return body
-
-
-def _connected(host: str, port: int, end: float, monotonic: Callable[[], float]) -> socket.socket:
-    """Return a connection to a port, at the first address of the host that answers before the end. OSError if none does."""
-    error = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.settimeout(_left(end, monotonic))
-            connection.connect(address)
-            return connection
-        except OSError as e:
-            connection.close()
-            error = e
-    raise error
-
-
-def _left(end: float, monotonic: Callable[[], float]) -> float:
-    """Return the seconds until the end. TimeoutError if there are none."""
-    left = end - monotonic()
-    if left <= 0:
-        raise TimeoutError("the answer takes too long")
-    return left
 
 
 def _renewed(store: FileStore, old: Sign, wait: float, sleep: Callable[[float], None], now_ms: Callable[[], int]) -> Sign | None:

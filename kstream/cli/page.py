@@ -37,8 +37,8 @@ _TOKEN = "KSTREAM_PAGE_TOKEN"
 def page_command(path: str, port: int, host: str, token: str | None, last: int) -> None:
     """Show the page of a driver from its checkpoint, until Ctrl-C: its batches, its ledger, its last status record.
 
-    The driver may be dead, or run elsewhere. If it has a port for metrics, it is asked for its status there, as by kstream status. The
-    checkpoint is not changed. It is read again while someone looks at the page, every five seconds at most.
+    The driver may be dead, or run elsewhere. The checkpoint is not changed. It is read again while someone looks at the page, every five
+    seconds at most.
 
     The exit code is 3 if the checkpoint cannot be read, or the port cannot be opened.
     """

@@ -1,4 +1,4 @@
-"""MetricsServer: the port that answers scrapes: `/metrics` for Prometheus, `/json` with the same values, `/status` for `kstream status`.
+"""MetricsServer: the port that answers scrapes: `/metrics` for Prometheus, `/json` with the same values, `/status` with the status now.
 
 The form of `/metrics` is prometheus_client's.
 """
@@ -41,7 +41,7 @@ class MetricsServer(HttpServer):
     def __init__(self, host: str, port: int, registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> None:
         super().__init__(host, port, _app(registry, status, host), "MetricsServer", "metrics", METRICS_PORT.key, headers=_HEADERS)
         self.url = f"{self.root}metrics"
-        """The address for Prometheus, and for `kstream status` elsewhere."""
+        """The address for Prometheus."""
 
 
 def _app(registry: CollectorRegistry, status: Callable[[], DriverStatus], host: str) -> App:

@@ -120,7 +120,7 @@ class CheckpointReader:
         self._ahead_ms = 0
 
     def read(self) -> Snapshot:
-        """Read what is new. Blocks on the store, and up to a second on a driver with a port for metrics.
+        """Read what is new. Blocks on the store.
 
         Raises:
             CheckpointError: a record is damaged. The next call reads all records anew.

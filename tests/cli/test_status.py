@@ -7,10 +7,8 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,20 +16,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from prometheus_client import CollectorRegistry
 
 from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.driver_process import mark_of_this_process
-from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, status_fields, write_status
+from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, write_status
 from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.reader import write_meta
-from kstream.checkpoint.sign_of_life import ASK_S, answer_of
 from kstream.cli import main
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.status import lag_line, look
-from kstream.metrics.metrics_server import MetricsServer
 from kstream.storage import LocalFileStore
 
 PAST_MS = 1000 * (10 * 60)
@@ -374,122 +369,15 @@ def test_the_command_in_a_terminal_needs_neither_pyspark_nor_pyarrow_nor_java(tm
 # -- a driver with a port for metrics
 
 
-@pytest.fixture
-def port_of(tmp_path: Path) -> Iterator[Callable[[DriverStatus], str]]:
-    """Starts the port of a driver with a status; its address."""
-    servers: list[MetricsServer] = []
-
-    def start(answer: DriverStatus) -> str:
-        servers.append(MetricsServer("127.0.0.1", 0, CollectorRegistry(), lambda: answer))
-        servers[-1].start()
-        return servers[-1].url
-
-    yield start
-    for server in servers:
-        server.stop()
-
-
-def test_a_driver_with_a_port_for_metrics_is_asked_itself_and_its_record_may_be_old(
-    tmp_path: Path, port_of: Callable[[DriverStatus], str]
-) -> None:
+def test_the_addresses_in_a_record_are_shown_and_nobody_asks_there(tmp_path: Path) -> None:
     checkpoint(tmp_path)
-    known = living(written_ms=now_ms() - 2 * GONE_MS)
-    url = port_of(replace(known, written_ms=now_ms(), lag=(StreamLag(0, "Kafka[t]", 5),)))
-    leave(tmp_path, replace(known, metrics_url=url))
-    found = told(tmp_path)
-    assert (found["state"], found["renewed_seconds_ago"], found["status"]["lag"][0]["records"]) == ("well", 0.0, 5)
-    leave(tmp_path, replace(living(), metrics_url=url, ui_url="http://127.0.0.1:4050/"))
-    assert f"metrics: {url}\npage: http://127.0.0.1:4050/" in status(tmp_path).output
-
-
-@pytest.mark.parametrize("changes", [{"epoch": 2}, {"pid": 1}, {"host": "other"}, {"started_ms": 1}])
-def test_the_port_of_another_driver_says_nothing(changes: dict[str, Any], tmp_path: Path, port_of: Callable[[DriverStatus], str]) -> None:
-    known = living()
-    assert answer_of(replace(known, metrics_url=port_of(replace(known, **changes)))) is None
-
-
-def test_a_port_at_which_nobody_answers_is_no_error(port_of: Callable[[DriverStatus], str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert answer_of(replace(living(), metrics_url=f"http://127.0.0.1:{silent.getsockname()[1]}/metrics")) is None
-    assert answer_of(replace(living(), metrics_url="http://127.0.0.1:1/metrics")) is None
-    known = living(ended="gracefully")
-    assert answer_of(replace(known, metrics_url=port_of(known))) is None, "it has ended"
-
-
-class Port:
-    """A port for metrics that gives any client these bytes, again and again until it leaves if `endless`. It counts its clients."""
-
-    def __init__(self, answer: bytes, again: bytes = b"") -> None:
-        self.clients = 0
-        self._answer, self._again = answer, again
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/metrics"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:  # closed
-                return
-            self.clients += 1
-            with client, suppress(OSError):
-                assert client.recv(10_000).endswith(b"\r\n\r\n")
-                client.sendall(self._answer)
-                while self._again:
-                    client.sendall(self._again)
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join(20)
-
-
-@pytest.fixture
-def hostile() -> Iterator[Callable[..., Port]]:
-    ports: list[Port] = []
-
-    def start(answer: bytes, again: bytes = b"") -> Port:
-        ports.append(Port(answer, again))
-        return ports[-1]
-
-    yield start
-    for port in ports:
-        port.close()
-
-
-def test_an_answer_that_never_ends_is_given_up_after_a_second_in_all(hostile: Callable[..., Port]) -> None:
-    looks = iter(range(1000))
-    known = replace(living(), metrics_url=hostile(b"HTTP/1.0 200 OK\r\n\r\n", b" ").url)
-    assert answer_of(known, lambda: next(looks) * ASK_S / 10) is None
-    assert 10 <= next(looks) < 15
-
-
-def test_an_answer_that_is_too_long_is_given_up(hostile: Callable[..., Port]) -> None:
-    known = replace(living(), metrics_url=hostile(b"HTTP/1.0 200 OK\r\n\r\n", b" " * 10_000).url)
-    assert answer_of(known, lambda: 0.0) is None
-
-
-def test_a_redirect_is_not_followed(hostile: Callable[..., Port]) -> None:
-    known = living()
-    right = hostile(f"HTTP/1.0 200 OK\r\n\r\n{json.dumps(status_fields(known))}".encode())
-    assert answer_of(replace(known, metrics_url=right.url)) == known
-    place = right.url.replace("/metrics", "/status")
-    assert answer_of(replace(known, metrics_url=hostile(f"HTTP/1.0 302 Found\r\nLocation: {place}\r\n\r\n".encode()).url)) is None
-    assert right.clients == 1
-
-
-def test_an_answer_that_is_no_status_says_nothing(hostile: Callable[..., Port]) -> None:
-    for body in (b"", b"{}", b"[]", b"[" * 200_000, b"1" * 10_000, b'{"epoch":'):
-        assert answer_of(replace(living(), metrics_url=hostile(b"HTTP/1.0 200 OK\r\n\r\n" + body).url)) is None
-
-
-@pytest.mark.parametrize(
-    "url", ["file:///etc/metrics", "https://127.0.0.1:1/", "http:///metrics", "http://[", "http://h:x/", "http://a..b/", ""]
-)
-def test_only_an_address_of_http_is_asked(url: str) -> None:
-    assert answer_of(replace(living(), metrics_url=url)) is None
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        url = f"http://127.0.0.1:{port.getsockname()[1]}/metrics"
+        leave(tmp_path, living(metrics_url=url, ui_url="http://127.0.0.1:4050/"))
+        assert f"metrics: {url}\npage: http://127.0.0.1:4050/" in status(tmp_path).output
+        port.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            port.accept()
 
 
 def test_record_errors_of_the_last_batches_are_told(tmp_path: Path) -> None:
