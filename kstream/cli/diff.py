@@ -34,11 +34,14 @@ Data = dict[str, Any]
 def diff_command(first: str, second: str, as_json: bool) -> None:
     """Show the differences between two checkpoints: batches with their ranges and states, and next offsets.
 
+    Deprecated: compare what `kstream checkpoint show --json` prints of each, by the tool that you like.
+
     Exit code 0 if nothing differs, 1 if something does. A checkpoint that does not exist or cannot be read is one line on standard
     error and exit code 3, with nothing on standard output.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
         sides = [Side.of(read_log(open_existing(path))) for path in (first, second)]
+    echo("kstream checkpoint diff is deprecated: compare what `kstream checkpoint show --json` prints of each checkpoint", err=True)
     found = differences(*sides)
     if as_json:
         echo(json.dumps({"first": first, "second": second, **found}, indent=2))

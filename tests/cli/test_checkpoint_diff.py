@@ -27,8 +27,8 @@ def diff(first: Path, second: Path, *options: str) -> Result:
 
 def data_of(first: Path, second: Path) -> dict[str, Any]:
     result = diff(first, second, "--json")
-    assert result.exit_code == 1, result.output
-    return json.loads(result.output)
+    assert result.exit_code == 1, result.stdout
+    return json.loads(result.stdout)
 
 
 @pytest.fixture
@@ -51,12 +51,17 @@ def orders(number: int, **ends: int) -> BatchPlan:
 
 def test_a_copy_does_not_differ_and_that_is_a_sentence(pair: tuple[Path, Path]) -> None:
     result = diff(*pair)
-    assert (result.exit_code, result.output) == (
+    assert (result.exit_code, result.stdout) == (
         0,
         "nothing differs: 5 batches, with their ranges and states, and the offsets reached are the same\n",
     )
     as_json = diff(*pair, "--json")
-    assert as_json.exit_code == 0 and json.loads(as_json.output)["same"] is True
+    assert as_json.exit_code == 0 and json.loads(as_json.stdout)["same"] is True
+
+
+def test_the_command_is_deprecated_and_names_the_other_one_beside_its_answer(pair: tuple[Path, Path]) -> None:
+    assert "is deprecated: compare what `kstream checkpoint show --json` prints" in diff(*pair).stderr
+    assert "deprecated" not in diff(*pair, "--json").stdout
 
 
 def test_a_batch_that_only_one_has_is_shown_with_its_ranges_and_moves_where_it_stands(pair: tuple[Path, Path]) -> None:
@@ -67,10 +72,10 @@ def test_a_batch_that_only_one_has_is_shown_with_its_ranges_and_moves_where_it_s
         {"stream": 0, "topic": "orders", "partition": 0, "first": 30, "second": 40, "records": 10},
         {"stream": 0, "topic": "orders", "partition": 1, "first": 32, "second": 34, "records": 2},
     ]
-    output = diff(*pair).output
+    output = diff(*pair).stdout
     assert "only in one" in output and "stream 0: orders/0 [30, 40)" in output and "+10" in output
     assert "the two differ: 1 batch only in the second, the second is 12 records ahead of the first" in output
-    assert "the second is 12 records behind the first" in diff(pair[1], pair[0]).output
+    assert "the second is 12 records behind the first" in diff(pair[1], pair[0]).stdout
 
 
 def test_states_and_ranges_of_a_batch_that_both_have_are_compared_partition_by_partition(tmp_path: Path) -> None:
@@ -92,12 +97,12 @@ def test_states_and_ranges_of_a_batch_that_both_have_are_compared_partition_by_p
         }
     ]
     result = diff(tmp_path / "one", tmp_path / "two")
-    rows = [[cell.strip() for cell in line.split("│")[3:-1]] for line in result.output.splitlines() if line.count("│") > 5]
+    rows = [[cell.strip() for cell in line.split("│")[3:-1]] for line in result.stdout.splitlines() if line.count("│") > 5]
     assert rows[:2] == [
         ["state", "pending", "done"],
         ["stream 0", "orders/0 [5, 9) orders/2 [5, 5)", "orders/0 [5, 8) orders/3 [5, 7)"],
     ]
-    assert "1 batch of both, the second is 1 record behind the first, 2 partitions only in one" in result.output
+    assert "1 batch of both, the second is 1 record behind the first, 2 partitions only in one" in result.stdout
 
 
 @pytest.mark.parametrize("number, states", [(1, ("done", "pending")), (2, ("failed 2", "failed 1")), (3, ("given up", "pending"))])
@@ -114,7 +119,7 @@ def test_zero_time_and_interval_are_compared(tmp_path: Path) -> None:
         write_meta(LocalFileStore(tmp_path / name), Meta(Time(zero), Duration(interval)))
     found = data_of(tmp_path / "one", tmp_path / "two")
     assert [(m["name"], m["second"] - m["first"]) for m in found["meta"]] == [("zero_time", 500), ("interval", 1000)]
-    output = diff(tmp_path / "one", tmp_path / "two").output
+    output = diff(tmp_path / "one", tmp_path / "two").stdout
     assert "interval: 1000 ms in the first, 2000 ms in the second" in output and "the two differ: zero time, interval" in output
 
 
@@ -126,7 +131,7 @@ def test_plans_of_other_inputs_are_compared_as_json(tmp_path: Path) -> None:
         log.write_plan(BatchPlan(at(1), 1, "n", {0: {"files": files}, 1: {"same": True}}, {}, at(1)))
     found = data_of(tmp_path / "one", tmp_path / "two")
     assert found["batches"][0]["streams"] == [{"id": 0, "first": {"files": ["a"]}, "second": {"files": ["a", "b"]}}]
-    assert found["standing"] == [] and '{"files": ["a", "b"]}' in diff(tmp_path / "one", tmp_path / "two").output
+    assert found["standing"] == [] and '{"files": ["a", "b"]}' in diff(tmp_path / "one", tmp_path / "two").stdout
 
 
 def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
         take_epoch(store, ZERO)
     for number in range(1, 31):
         log_of(tmp_path / "one").write_plan(orders(number, p0=number * 5 + 5))
-    output = diff(tmp_path / "one", tmp_path / "two").output
+    output = diff(tmp_path / "one", tmp_path / "two").stdout
     assert "… 10 more rows; --json has all" in output and "30 batches only in the first, 1 partition only in one" in output
 
 
