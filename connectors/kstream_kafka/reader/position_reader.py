@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.offsets.offset_range import Partition
-from kstream.secret import redact
 from kstream_kafka.client.ports import FetchErrorKind, RangeConsumer
 from kstream_kafka.errors import KafkaError
 
@@ -116,11 +115,13 @@ class PositionReader:
 
     def _on_event(self, event: Any, polled: PolledRecords) -> None:
         """Handle one error event. One of a partition that is not read is ignored, unless the client gave up."""
+        from kstream_kafka.client.librdkafka import text_of  # imported late: to build a graph needs no librdkafka
+
         kind, where = self._consumer.classify_error(event.error()), (str(event.topic()), int(event.partition()))
         if kind is FetchErrorKind.RETRIABLE:
-            self._trouble = redact(str(event.error()))
+            self._trouble = text_of(event.error())
         elif kind is FetchErrorKind.FATAL:
-            at, reason = self._positions.get(where), redact(str(event.error()))
+            at, reason = self._positions.get(where), text_of(event.error())
             text = f"{where[0]}-{where[1]} cannot be read any more: the client gave up at offset {at}: {reason}"
             raise KafkaError(text, topic=where[0], partition=where[1], at=at, reason=reason)
         elif where not in self._positions:

@@ -441,17 +441,19 @@ class RangeReadState:
 
     def _on_event(self, error: Any, message: Any) -> None:
         """Handle one error event, by its kind. May block on the broker. KafkaError if the client gave up."""
+        from kstream_kafka.client.librdkafka import text_of  # imported late: to plan needs no librdkafka
+
         kind = self.consumer.classify_error(error)
         if kind is FetchErrorKind.END_OF_PARTITION:
             self._on_end_of_partition(message.offset())
         elif kind is FetchErrorKind.OUT_OF_RANGE:
             self._on_out_of_range(error)
         elif kind is FetchErrorKind.RETRIABLE:
-            self.last_retriable_error = str(error)
+            self.last_retriable_error = text_of(error)
         else:
-            w = self.wanted
-            text = f"{w}: the client gave up at offset {self.position}: {error}"
-            raise KafkaError(text, topic=w.topic, partition=w.partition, at=self.position, reason=str(error))
+            w, reason = self.wanted, text_of(error)
+            text = f"{w}: the client gave up at offset {self.position}: {reason}"
+            raise KafkaError(text, topic=w.topic, partition=w.partition, at=self.position, reason=reason)
 
     # -- losses
 
