@@ -37,7 +37,7 @@ from kstream.scheduler.job_scheduler import JobEnvironment, JobScheduler, Schedu
 from kstream.scheduler.rate_controller import RateController
 from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.scheduler.settings import CONCURRENT_JOBS, MAX_BATCH_FAILURES, SKIP_EMPTY_BATCHES, UNREACHABLE_TIMEOUT
-from kstream.scheduler.state_checkpointer import StateCheckpointer
+from kstream.scheduler.state_checkpointer import StateCheckpointer, StoredStateCheckpointer
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -53,13 +53,13 @@ class SparkServices:
 
     Attributes:
         environment: prepares threads for Spark jobs.
-        state_files: state_files(store, epoch) makes the writer and reader of state; None only for a graph without state.
+        state_files: state_files(store, epoch) makes the writer and reader of state. Called only for a graph with state.
         received_blocks: makes the ReceivedBlocks; None runs no receivers.
         allocation: asks the cluster manager for executors; None if nobody can.
     """
 
     environment: JobEnvironment
-    state_files: Callable[[FileStore, int], StateFiles] | None = None
+    state_files: Callable[[FileStore, int], StateFiles]
     received_blocks: MakeReceivedBlocks | None = None
     allocation: ExecutorAllocationClient | None = None
 
@@ -151,7 +151,7 @@ class Engine:
         self._was_cut_short = False
         self.lifecycle = BatchLifecycle(retry, self._clock.monotonic_ms, self._runtime)
         self._lags = InputLags(self.lifecycle.unfinished, None if opened.contents is None else opened.contents.last_planned)
-        self._states = StateCheckpointer(self._graph, self._store, opened.log.epoch, opened.log.probe, self._make_state_files)
+        self._states = self._make_states()
         self._received = self._make_receivers()
         parts = self._scheduler_parts(retry)
         # The generator has the scheduler; the scheduler reaches the generator only by these callbacks.
@@ -172,11 +172,11 @@ class Engine:
             self._settings[MAX_BATCH_FAILURES],
         )
 
-    def _make_state_files(self) -> StateFiles:
-        """Make the writer and reader of state. Called only for a graph with state."""
-        make = self._services.spark.state_files
-        assert self._store is not None and make is not None
-        return make(self._store, self.epoch)
+    def _make_states(self) -> StateCheckpointer:
+        if self._store is None:
+            return StateCheckpointer(self._graph)
+        files = partial(self._services.spark.state_files, self._store, self.epoch)
+        return StoredStateCheckpointer(self._graph, self._store, self.epoch, self._opened.log.probe, files)
 
     def _make_receivers(self) -> ReceivedBlocks | None:
         """Make the ReceivedBlocks of the receiver streams; None if no output needs such a stream."""
@@ -236,7 +236,7 @@ class Engine:
         restore_outputs(self._graph, self._store, self.epoch, contents)
         if contents is not None and contents.meta is not None and contents.has_begun and contents.last_planned is not None:
             self._jump(contents.last_planned)
-            self._generator.restart(contents.meta.zero_time, contents, opened.streams, contents.last_planned)
+            self._generator.restart(contents.meta, contents, opened.streams, contents.last_planned)
         else:
             self._generator.start_first_time(opened.zero_time(self._generator.first_zero_time()))
         self._opened = replace(opened, streams={})  # the streams have their plans; here they would be kept for good

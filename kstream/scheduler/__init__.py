@@ -5,7 +5,7 @@ file imports only files above it:
 
     settings             the settings of batches, and those of rates and executors
     changed_windows      which stored totals a window with an inverse may continue from (pure)
-    state_checkpointer   StateCheckpointer: writes, restores and removes the states of streams
+    state_checkpointer   StateCheckpointer, and the one that writes, restores and removes the states of streams
     retry_policy         RetryPolicy: when a failed batch is tried again, and whether later batches wait for it
     batch_steps          where a batch may stand, and which steps it may take from there (pure)
     batch_lifecycle      BatchLifecycle: where each planned batch stands

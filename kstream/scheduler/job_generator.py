@@ -17,7 +17,7 @@ from kstream import crash_point
 from kstream.batch import BatchPlan
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Time, listed
-from kstream.checkpoint import LogContents
+from kstream.checkpoint import LogContents, Meta
 from kstream.clock import RisingClock
 from kstream.dstream.ports import InputServices
 from kstream.dstream.stored_stream import StoredStream
@@ -201,13 +201,13 @@ class JobGenerator:
         if log.url:
             logger.info("checkpoint %s: first start, as epoch %d%s", log.url, log.epoch, places and f". The streams begin:{places}")
 
-    def restart(self, zero_time: Time, contents: LogContents, streams: Mapping[int, StoredStream[Any]], last_planned: Time) -> None:
+    def restart(self, meta: Meta, contents: LogContents, streams: Mapping[int, StoredStream[Any]], last_planned: Time) -> None:
         """Continue from the log: submit the pending batches with their plans, begin with the missed batches, then start the timer.
 
         The first of these batches are submitted when this method returns. The others wait for their turn, the missed ones unplanned.
 
         Args:
-            zero_time: the zero time of the stream.
+            meta: the meta record.
             contents: of the log, with the stream numbers of this job.
             streams: the inputs of this job with their stored plans, by stream id.
             last_planned: the newest batch time that has a plan.
@@ -218,12 +218,13 @@ class JobGenerator:
             Exception: an input could not start, or could not continue from its stored plan.
         """
         self._rise_from(last_planned)
-        self._begin(zero_time, last_planned, contents.plans.values())
-        self._restart.restore(contents, streams, last_planned)
+        self._begin(meta.zero_time, last_planned, contents.plans.values())
+        first = meta.next_batch(last_planned)
+        self._restart.restore(contents, streams, first)
         if places := self._planner.places():
             logger.info("the streams go on:%s", places)
-        next_tick = Time(self._timer.restart_time(zero_time.milliseconds))
-        resume = self._restart.left(contents, last_planned, next_tick)
+        next_tick = Time(self._timer.restart_time(meta.zero_time.milliseconds))
+        resume = self._restart.left(contents, first, next_tick)
         self._loop.post(resume)
         resume.ended.wait()
         self._timer.start(next_tick.milliseconds)

@@ -69,13 +69,13 @@ class Restart:
         self._max_batch_failures = max_batch_failures
         self._stored: dict[int, Mapping[Time, PlannedInput]] = {}
 
-    def restore(self, contents: LogContents, streams: Mapping[int, StoredStream[Any]], last_planned: Time) -> None:
+    def restore(self, contents: LogContents, streams: Mapping[int, StoredStream[Any]], new: Time) -> None:
         """Restore inputs and states from the log, and start the inputs. Blocks on the store and on the inputs' systems.
 
         Args:
             contents: of the log.
             streams: the inputs with their stored plans, by stream id.
-            last_planned: the newest batch time that has a plan.
+            new: the first batch that this driver may plan.
 
         Raises:
             CorruptRecordError: no stored state from which the batches can be made is whole.
@@ -86,8 +86,7 @@ class Restart:
             streams[stream.id].restore()
             self._stored[stream.id] = streams[stream.id].plans
             stream.start(self._services)
-        assert contents.meta is not None
-        self._parts.states.restore(contents, contents.meta.next_batch(last_planned))
+        self._parts.states.restore(contents, new)
         self._leave_out(contents)
 
     def _leave_out(self, contents: LogContents) -> None:
@@ -98,13 +97,11 @@ class Restart:
                 if records:
                     stream.leave_out(time, records)
 
-    def left(self, contents: LogContents, last_planned: Time, next_tick: Time) -> Resume:
+    def left(self, contents: LogContents, new: Time, next_tick: Time) -> Resume:
         """Return the event with all work that comes before the tick at `next_tick`. Passes the missed times to the inputs; may block."""
-        assert contents.meta is not None
-        first = contents.meta.next_batch(last_planned)
         pending = contents.pending
         failing = [time for time in pending if contents.failures.get(time, 0) > 0 and not self._is_over(contents.failures[time])]
-        missed = self._due.begin_missed(first, next_tick, failing)
+        missed = self._due.begin_missed(new, next_tick, failing)
         if to_run := pending + missed:
             text = "batches to reschedule: %d, %d pending processing and %d during down time: %s"
             logger.info(text, len(to_run), len(pending), len(missed), listed(to_run))

@@ -61,48 +61,19 @@ def state_lost(time: Time, repairs: int, error: BaseException, why: str | None =
 
 
 class StateCheckpointer:
-    """Checkpoints the state of one driver's streams.
+    """The states of one driver's streams. Without a checkpoint directory no state is written, and no restart recovers one.
 
     Threads: the thread that starts calls `begin` or `restore` first. Then job threads call `compute` and `save`; the thread that stores
     the end of a batch calls `named`; the JobGenerator's thread calls `is_awaited` and `take_loss`; the cleaner's thread calls `clean`.
     `unnamed` may be called from any thread. For a graph without state, no method asks the store while batches run.
     """
 
-    def __init__(
-        self, graph: DStreamGraph, store: FileStore | None, epoch: int, probe: Callable[[], None], files: Callable[[], StateFiles]
-    ) -> None:
-        """
-        Args:
-            graph: the streams.
-            store: the checkpoint; None without a checkpoint directory, then nothing is restored.
-            epoch: this driver's.
-            probe: raises FencedError if another driver has taken over.
-            files: makes the StateFiles when state is first written or read.
-        """
+    def __init__(self, graph: DStreamGraph) -> None:
         self._graph = graph
-        self._store = store
-        self._epoch = epoch
-        self._probe = probe
-        self._make_files = files
-        self._files: StateFiles | None = None
-        self._kept: dict[str, list[StateCheckpoint]] = {}
         self._begun: dict[str, StateCheckpoint] = {}
-        self._changed_after: Time | None = None
-        """The last batch of the former batch interval; None if the interval has never changed. Set by `restore`."""
-        self._needed: dict[Time, tuple[dict[str, Time], Time]] = {}
-        """Unfinished batch → what `_needs` has found for it. So many unfinished batches cost little at each clean-up."""
         self.write_error: Exception | None = None
         """Why the states that were due last could not be written; None if they were. Any thread may read it."""
-        self._is_lost = False
-        """Whether a write has found blocks or files of a state gone. The next batch is then made from the states that are written."""
         self._lock = threading.Lock()
-
-    def _state_files(self) -> StateFiles:
-        """Return the StateFiles; make it at the first call."""
-        with self._lock:
-            if self._files is None:
-                self._files = self._make_files()
-            return self._files
 
     @property
     def has_states(self) -> bool:
@@ -121,15 +92,121 @@ class StateCheckpointer:
             The empty states that the completion of the starting point is to name; pass the result of that to `named`.
         """
         for stream in self._graph.active_states():
-            self._begin(stream, StateCheckpoint(time, ()), None)
+            self._begun[stream.state_id] = state = StateCheckpoint(time, ())
+            stream.begin(state.time, None, empty_before=True)
         return self.unnamed()
+
+    def restore(self, contents: LogContents, new: Time) -> None:
+        """Do nothing: without a checkpoint there is nothing to restore."""
+
+    # -- while it runs
+
+    def compute(self, time: Time) -> Exception | None:
+        """Compute the states of a batch whose output failed. Called in a job thread; blocks on a Spark job.
+
+        Args:
+            time: the batch.
+
+        Returns:
+            The error with which a state could not be computed; None if all were.
+        """
+        for stream in self._graph.active_states():
+            try:
+                stream.compute_state(time)
+            except Exception as e:
+                if not is_lost_state(e):
+                    logger.error("the state of %r could not be computed for batch %s: %s", stream, time, in_a_line(e))
+                return e
+        return None
+
+    def is_awaited(self, batches: Iterable[Time]) -> bool:
+        """Return whether one of these batches, which have not ended, writes a state at its end. Later batches are made from that state."""
+        streams = self._graph.active_states()
+        return bool(streams) and any(stream.is_due(time) for time in batches for stream in streams)
+
+    def save(self, time: Time) -> States:
+        """Return the states that the batch's record is to name, after all jobs of a batch have ended. Called in a job thread."""
+        return self.unnamed()
+
+    def take_loss(self) -> bool:
+        """Return whether a write has found blocks or files of a state gone since the last call. The JobGenerator's thread."""
+        return False
+
+    def unnamed(self) -> States:
+        """Return the states with which streams have begun and which no durable completion names yet."""
+        with self._lock:
+            return dict(self._begun)
+
+    def named(self, states: States) -> None:
+        """Note that a durable record names these states: a completion, or that of a failure.
+
+        Args:
+            states: those that the stored record names, by the id of the state stream.
+        """
+        for stream_id, state in states.items():
+            with self._lock:
+                self._take_begun(stream_id, state)
+
+    def _take_begun(self, stream_id: str, state: StateCheckpoint) -> bool:
+        """Return whether a stream has begun with this state and no record has named it so far. Now one does. Call it under the lock."""
+        if self._begun.get(stream_id) != state:
+            return False
+        del self._begun[stream_id]
+        return True
+
+    def clean(self, up_to: Time, unfinished: Collection[Time]) -> NeededForStates:
+        """Remove old RDD checkpoints of Spark. An error is logged, and the next batch tries again. Returns that a restart needs no plan."""
+        for stream in self._graph.active_states():
+            try:
+                stream.remove_outdated_checkpoints()
+            except Exception as e:
+                logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, one_line(e))
+        return NO_STATES
+
+
+class StoredStateCheckpointer(StateCheckpointer):
+    """Writes the states to the checkpoint, restores them at a restart, and deletes the files that no restart needs."""
+
+    def __init__(
+        self, graph: DStreamGraph, store: FileStore, epoch: int, probe: Callable[[], None], files: Callable[[], StateFiles]
+    ) -> None:
+        """
+        Args:
+            graph: the streams.
+            store: the checkpoint.
+            epoch: this driver's.
+            probe: raises FencedError if another driver has taken over.
+            files: makes the StateFiles when state is first written or read.
+        """
+        super().__init__(graph)
+        self._store = store
+        self._epoch = epoch
+        self._probe = probe
+        self._make_files = files
+        self._files: StateFiles | None = None
+        self._kept: dict[str, list[StateCheckpoint]] = {}
+        self._changed_after: Time | None = None
+        """The last batch of the former batch interval; None if the interval has never changed. Set by `restore`."""
+        self._needed: dict[Time, tuple[dict[str, Time], Time]] = {}
+        """Unfinished batch → what `_needs` has found for it. So many unfinished batches cost little at each clean-up."""
+        self._is_lost = False
+        """Whether a write has found blocks or files of a state gone. The next batch is then made from the states that are written."""
+
+    def _state_files(self) -> StateFiles:
+        """Return the StateFiles; make it at the first call."""
+        with self._lock:
+            if self._files is None:
+                self._files = self._make_files()
+            return self._files
+
+    # -- start
 
     def restore(self, contents: LogContents, new: Time) -> None:
         """Set every state stream to its newest stored state, and for each pending batch to the newest one from which it can be made.
 
         A stream without a stored state begins empty just before the first batch. A stored state whose stream is no longer in the graph is
         kept until the next start. Files that no record names or will name are deleted. Blocks on the store; with keys placed by pyspark's
-        hash it runs one Spark task. Does nothing without a store.
+        hash it runs one Spark task.
 
         Args:
             contents: of the log.
@@ -140,8 +217,6 @@ class StateCheckpointer:
             StorageError: the store failed.
         """
         streams = self._graph.active_states()
-        if self._store is None:
-            return
         stored = read_states(self._store, contents, bool(streams))
         self._changed_after = None if contents.meta is None else contents.meta.after
         if self._changed_after is not None:
@@ -192,10 +267,9 @@ class StateCheckpointer:
             raise CorruptRecordError(
                 f"the state of {stream!r} is needed as of batch {time}, and the oldest whole one is of batch {found[0].time}. "
                 "Restore the files of an older one from a copy, or start with a new checkpoint directory.",
-                path="" if self._store is None else self._store.url,
+                path=self._store.url,
                 reason="no state is old enough",
             )
-        assert self._graph.zero_time is not None
         before = (first - self._graph.batch_duration).floor(stream.slide_duration, self._graph.zero_time)
         before = max(before, self._changed_after or before)
         gone = stored.gone.get(stream.state_id) if stream.survives_absence else None
@@ -214,7 +288,7 @@ class StateCheckpointer:
                 f"the state of {stream!r} is needed as of batch {time}. The newest whole one that is old enough is of batch {state}, and "
                 f"the plans up to batch {removed[-1].until} since then are removed: files of a newer state are missing. Restore them from "
                 "a copy, or start with a new checkpoint directory.",
-                path="" if self._store is None else self._store.url,
+                path=self._store.url,
                 reason="the plans since the state are removed",
             )
 
@@ -245,7 +319,6 @@ class StateCheckpointer:
 
         Nothing is deleted while a stream that is back still needs its state that was set aside.
         """
-        assert self._store is not None
         newest = {stream: states[-1] for stream, states in stored.checkpoints.items() if states and stream not in ids}
         over = {stream: state for stream, state in stored.gone.items() if stream not in ids}
         gone = {stream: state for stream, state in newest.items() if stream not in over}
@@ -265,7 +338,6 @@ class StateCheckpointer:
         Their writers died before they stored the completion. Files of a pending batch stay: a writer that is only suspended may still
         store its completion.
         """
-        assert self._store is not None
         pending = set(contents.pending)
         newest = max(contents.plans, default=Time(0))
         for file, time, epoch in stored.unnamed:
@@ -273,29 +345,6 @@ class StateCheckpointer:
                 self._store.delete(file)
 
     # -- while it runs
-
-    def compute(self, time: Time) -> Exception | None:
-        """Compute the states of a batch whose output failed. Called in a job thread; blocks on a Spark job.
-
-        Args:
-            time: the batch.
-
-        Returns:
-            The error with which a state could not be computed; None if all were.
-        """
-        for stream in self._graph.active_states():
-            try:
-                stream.compute_state(time)
-            except Exception as e:
-                if not is_lost_state(e):
-                    logger.error("the state of %r could not be computed for batch %s: %s", stream, time, in_a_line(e))
-                return e
-        return None
-
-    def is_awaited(self, batches: Iterable[Time]) -> bool:
-        """Return whether one of these batches, which have not ended, writes a state at its end. Later batches are made from that state."""
-        streams = self._graph.active_states()
-        return bool(streams) and any(stream.is_due(time) for time in batches for stream in streams)
 
     def save(self, time: Time) -> States:
         """Write the states that are due, after all jobs of a batch have ended. Called in a job thread; blocks on a Spark job.
@@ -331,7 +380,6 @@ class StateCheckpointer:
 
     def _remove_parts(self, time: Time, streams: Iterable[StatefulDStream]) -> None:
         """Delete the files of states of which some partitions could not be written. What cannot be deleted now, the next start deletes."""
-        assert self._store is not None
         parts = {(time, self._epoch, stream.state_id) for stream in streams}
         try:
             for name in self._store.list(names.STATE):
@@ -346,11 +394,6 @@ class StateCheckpointer:
             was_lost, self._is_lost = self._is_lost, False
             return was_lost
 
-    def unnamed(self) -> States:
-        """Return the states with which streams have begun and which no durable completion names yet."""
-        with self._lock:
-            return dict(self._begun)
-
     def named(self, states: States) -> None:
         """Note that a durable record names these states: a completion, or that of a failure.
 
@@ -362,11 +405,7 @@ class StateCheckpointer:
         by_id = {stream.state_id: stream for stream in self._graph.active_states()}
         for stream_id, state in states.items():
             with self._lock:
-                if self._begun.get(stream_id) == state:
-                    del self._begun[stream_id]
-                    fresh = False
-                else:
-                    fresh = True
+                fresh = not self._take_begun(stream_id, state)
                 kept = self._kept.setdefault(stream_id, [])
                 if state not in kept:  # several completions may name the state with which the stream has begun
                     kept.append(state)
@@ -382,23 +421,19 @@ class StateCheckpointer:
         A restart plans new batches from the newest state. It runs an unfinished batch from the newest state that is old enough for it. So
         one failed batch keeps one older state of each stream.
 
-        Called before plans are deleted. So while an older state is whole, the plans that are to be made from it exist, too. Without a
-        store, old RDD checkpoints of Spark are removed instead.
+        Called before plans are deleted. So while an older state is whole, the plans that are to be made from it exist, too.
 
         Args:
             up_to: the newest time up to which batches have ended.
             unfinished: the batches that have not succeeded.
 
         Returns:
-            The oldest plans that a restart needs for its states; none without state or without a store.
+            The oldest plans that a restart needs for its states; none without state.
 
         Raises:
             FencedError: another driver has taken over; nothing was deleted.
             StorageError: the store failed.
         """
-        if self._store is None:
-            self._remove_rdd_checkpoints()
-            return NO_STATES
         order = self._graph.in_order()
         if not any(isinstance(stream, StatefulDStream) for stream in order):
             return NO_STATES
@@ -447,17 +482,8 @@ class StateCheckpointer:
         asked = oldest_required_batches(order, first, newest)
         return chosen, min([*chosen.values(), *(asked[stream] for stream in self._graph.active_inputs())])
 
-    def _remove_rdd_checkpoints(self) -> None:
-        """Remove the outdated RDD checkpoints of Spark. An error is logged, and the next batch tries again."""
-        for stream in self._graph.active_states():
-            try:
-                stream.remove_outdated_checkpoints()
-            except Exception as e:
-                logger.warning("an old RDD checkpoint of %r could not be removed, the next batch tries again: %s", stream, one_line(e))
-
     def _drop(self, old: Mapping[str, Collection[StateCheckpoint]]) -> None:
         """Delete the files of these states."""
-        assert self._store is not None
         for stream, states in old.items():
             for state in states:
                 for file in state.files:

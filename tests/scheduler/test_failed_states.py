@@ -15,7 +15,7 @@ from kstream.checkpoint.settled import read_settled
 from kstream.checkpoint.state_log import read_states
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.errors import CorruptRecordError
-from kstream.scheduler.state_checkpointer import StateCheckpointer
+from kstream.scheduler.state_checkpointer import StoredStateCheckpointer
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeRDD, FakeStateDStream
 from tests.harness import INTERVAL, START, Driver, World
@@ -129,9 +129,9 @@ def test_the_cleaner_changes_nothing_that_the_thread_of_completions_may_be_readi
     """An iterator over a dict fails if the dict grows meanwhile."""
     reading: list[Iterator[Time]] = []
     broken: list[RuntimeError] = []
-    needs = StateCheckpointer._needs
+    needs = StoredStateCheckpointer._needs
 
-    def read_meanwhile(checkpointer: StateCheckpointer, *arguments: Any) -> Any:
+    def read_meanwhile(checkpointer: StoredStateCheckpointer, *arguments: Any) -> Any:
         for iterator in reading:
             try:
                 next(iterator, None)
@@ -140,7 +140,7 @@ def test_the_cleaner_changes_nothing_that_the_thread_of_completions_may_be_readi
         reading.append(iter(checkpointer._needed))
         return needs(checkpointer, *arguments)
 
-    monkeypatch.setattr(StateCheckpointer, "_needs", read_meanwhile)
+    monkeypatch.setattr(StoredStateCheckpointer, "_needs", read_meanwhile)
     driver = failing(World(), [3, 5], every=2)
     for _ in range(10):
         tick_and_clean(driver)
@@ -296,7 +296,7 @@ class FakeGone(FakeRDD):
 def test_without_computing_the_states_of_failed_batches_the_lineage_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
     monkeypatch.setattr("kstream.scheduler.state_checkpointer.StateCheckpointer.compute", lambda self, time: None)
-    monkeypatch.setattr("kstream.scheduler.state_checkpointer.StateCheckpointer.save", lambda self, time: {})
+    monkeypatch.setattr("kstream.scheduler.state_checkpointer.StoredStateCheckpointer.save", lambda self, time: {})
     world = World()
     driver = failing(world, range(1, 151), lazy=True)
     for _ in range(152):
@@ -412,6 +412,6 @@ def test_a_state_that_is_named_while_old_ones_are_removed_is_kept() -> None:
 
     world.store.fault = name_one
     states.clean(Time(at(4)), set())
-    assert newer in states._kept["s0"] and older not in states._kept["s0"]
+    assert isinstance(states, StoredStateCheckpointer) and newer in states._kept["s0"] and older not in states._kept["s0"]
     world.store.fault = lambda _verb, _name: None
     driver.kill()

@@ -13,6 +13,7 @@ from kstream.checkpoint.reader import PlanKey
 from kstream.context.engine import Engine, EngineCallbacks, EngineServices, SparkServices
 from kstream.context.engine_opener import EngineOpener
 from kstream.dstream.input_dstream import InputDStream
+from kstream.dstream.state_files import StateFiles
 from kstream.dstream.transformed_dstreams import ForEachDStream
 from kstream.errors import FencedError, KStreamError
 from kstream.listener import StreamingListenerBus
@@ -26,6 +27,10 @@ from tests.simulator.strands import Strand
 
 if TYPE_CHECKING:
     from tests.simulator.schedule import Schedule
+
+
+def no_state_files(_store: object, _epoch: int) -> StateFiles:
+    raise AssertionError("the graph has no state")
 
 
 class JobFault(Exception):
@@ -57,7 +62,7 @@ class SimulatedDriver:
         self._watch(self.input)
         host.graph.add_output_stream(ForEachDStream(self.input, self._output))
         source = schedule.source
-        states = source.make_job(host, self.input, self) if isinstance(source, JobSource) else None
+        states = source.make_job(host, self.input, self) if isinstance(source, JobSource) else no_state_files
         if remember_ms:
             host.graph.remember(Duration(remember_ms))
         store = self.store()
