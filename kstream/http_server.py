@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
 from kstream.errors import ConfigurationError, PortTakenError
@@ -74,19 +74,20 @@ def is_allowed_host(header: str | None, listening: str) -> bool:
 
 
 class HttpServer:
-    """Listens from its creation, and answers from `start` to `stop`.
+    """Listens from its creation, and answers from `start` to `stop`. Its threads have the name of its class.
+
+    Attributes:
+        what: what it shows, for messages, such as `metrics`.
+        key: the setting of the port, for messages.
+        own_headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
+        connections: how many connections are open at a time. For a further one that client is closed which has made no progress with its
+            answer for longest, 2 seconds at least. Without one it is the oldest without a whole head; if all have theirs, the further one.
+        end_s: the seconds that a stop waits for answers that are being made.
 
     Args:
         host: the address.
         port: the port; 0 is any free one.
         app: answers the requests.
-        name: the name of its threads, such as `MetricsServer`.
-        what: what it shows, for messages, such as `metrics`.
-        key: the setting of the port, for messages.
-        end_s: the seconds that a stop waits for answers that are being made.
-        headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
-        connections: how many connections are open at a time. For a further one that client is closed which has made no progress with its
-            answer for longest, 2 seconds at least. Without one it is the oldest without a whole head; if all have theirs, the further one.
         seconds: a clock in seconds that never falls. It tells how old a connection is.
 
     Raises:
@@ -94,35 +95,28 @@ class HttpServer:
         ConfigurationError: it cannot listen there.
     """
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        app: App,
-        name: str,
-        what: str,
-        key: str,
-        end_s: float = _PATIENCE_S,
-        headers: Sequence[tuple[str, str]] = (),
-        connections: int = 16,
-        seconds: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._end_s = end_s
+    what: ClassVar[str]
+    key: ClassVar[str]
+    own_headers: ClassVar[Sequence[tuple[str, str]]] = ()
+    connections: ClassVar[int] = 16
+    end_s: ClassVar[float] = _PATIENCE_S
+
+    def __init__(self, host: str, port: int, app: App, seconds: Callable[[], float] = time.monotonic) -> None:
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(found[0][0], found[0][4], app, name, what, headers, connections, seconds)
+            self._server = _Server(type(self), found[0][0], found[0][4], app, seconds)
         except (OSError, OverflowError, UnicodeError) as e:  # UnicodeError: the host is no name at all
-            text = f"the port for {what} cannot be opened on {host}:{port}: {e}. Set {key} to a free port, or to 0 for any"
+            text = f"the port for {self.what} cannot be opened on {host}:{port}: {e}. Set {self.key} to a free port, or to 0 for any"
             if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
                 raise PortTakenError(text, place=f"{host}:{port}") from e
-            raise ConfigurationError(text, key=key, value=port) from e
+            raise ConfigurationError(text, key=self.key, value=port) from e
         self.port: int = self._server.server_address[1]
         """The port on which it listens."""
         self.root = _root(host, self.port)
         """The address of its root, for others. On all addresses it has the name of this machine."""
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=type(self).__name__, daemon=True)
 
     def start(self) -> None:
         """Answer requests from now on. Call once."""
@@ -137,7 +131,7 @@ class HttpServer:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
-        self._server.close_open(self._end_s)
+        self._server.close_open(self.end_s)
 
 
 class _Answering(ServerHandler):
@@ -197,7 +191,7 @@ class _Handler(WSGIRequestHandler):
 
     def end_headers(self) -> None:
         """End the headers of an answer that is not the application's."""
-        for name, value in self.server.own_headers if isinstance(self.server, _Server) else ():
+        for name, value in self.server.kind.own_headers if isinstance(self.server, _Server) else ():
             self.send_header(name, value)
         super().end_headers()
 
@@ -223,24 +217,11 @@ class _Connection:
 class _Server(WSGIServer):
     """A thread for each connection. All are known, so that an end can end them."""
 
-    def __init__(
-        self,
-        family: int,
-        address: Any,
-        app: App,
-        name: str,
-        what: str,
-        own_headers: Sequence[tuple[str, str]],
-        connections: int,
-        seconds: Callable[[], float],
-    ) -> None:
-        self.request_queue_size = connections
-        self._connections = connections
+    def __init__(self, kind: type[HttpServer], family: int, address: Any, app: App, seconds: Callable[[], float]) -> None:
+        self.kind = kind
+        self.request_queue_size = kind.connections
         self._seconds = seconds
         self.address_family = family
-        self.own_headers = own_headers
-        self._name = name
-        self._what = what
         self._lock = threading.Lock()
         self._open: dict[threading.Thread, _Connection] = {}
         """In the order in which they came."""
@@ -276,7 +257,7 @@ class _Server(WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection on a thread of its own. Without room or a thread for it, close it."""
-        thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self._name}-request", daemon=True)
+        thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self.kind.__name__}-request", daemon=True)
         if not self._make_room(thread, request):
             return self.shutdown_request(request)
         try:
@@ -284,13 +265,13 @@ class _Server(WSGIServer):
         except RuntimeError as e:
             with self._lock:
                 del self._open[thread]
-            logger.warning("%s: connection from %s was closed unanswered: %s", self._what, client_address[0], e)
+            logger.warning("%s: connection from %s was closed unanswered: %s", self.kind.what, client_address[0], e)
             self.shutdown_request(request)
 
     def _make_room(self, thread: threading.Thread, request: socket.socket) -> bool:
         """Take a connection in, if need be in place of another one. Return False if there is no room."""
         with self._lock:
-            is_full = sum(each.does != "ended" for each in self._open.values()) >= self._connections
+            is_full = sum(each.does != "ended" for each in self._open.values()) >= self.kind.connections
             gives_way = self._that_gives_way() if is_full else None
             if is_full and gives_way is None:
                 return False
@@ -331,7 +312,7 @@ class _Server(WSGIServer):
         try:
             self.finish_request(request, client_address)
         except Exception as e:  # the client has gone, or is silent
-            logger.debug("%s: connection from %s ended: %r", self._what, client_address[0], e)
+            logger.debug("%s: connection from %s ended: %r", self.kind.what, client_address[0], e)
         finally:
             self.shutdown_request(request)
             with self._lock:

@@ -8,7 +8,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     plan_kind    the kind of input that has stored a plan
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
-    log_progress     the report of an input that is a log: offsets and lag for listeners, counts and losses for the ledger
+    log_progress     the progress of a batch of a log: offsets and lag for listeners
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
     batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept

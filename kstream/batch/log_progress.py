@@ -1,19 +1,14 @@
-"""The progress and the outcome of a batch of a log: offsets and lag for listeners, counts and losses for the ledger."""
+"""The progress of a batch of a log: offsets and lag, for listeners."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from kstream.batch.input_progress import TOTAL_LAG
-from kstream.batch.plan import InputOutcome
-from kstream.batch_time import Time
-from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
-from kstream.offsets.skipped_record import SkippedRecord
+from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.offsets.topic_offsets import by_topic
-from kstream.worker.record_errors import KindCounts
 
 NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
 
@@ -69,31 +64,3 @@ def _progress(
     if pinned:
         progress["pinned"] = by_topic(pinned)
     return progress
-
-
-def outcome_of(
-    time: Time,
-    counts: Sequence[int | None],
-    lost: Sequence[LostRange],
-    report: bool,
-    logger: logging.Logger,
-    skipped: Iterable[SkippedRecord] = (),
-    errors: KindCounts | None = None,
-    num_bytes: int | None = None,
-) -> InputOutcome:
-    """Return the outcome of a batch for the completion record and the ledger. Logs a warning for each loss. Any thread.
-
-    Args:
-        time: the batch time.
-        counts: the number of records of each range of the plan; None if it is not known.
-        lost: the losses of the plan and of the read report.
-        report: whether listeners get the losses.
-        logger: the log of the stream.
-        skipped: the records that the batch has left out.
-        errors: the record errors of the batch by their kind; None without any.
-        num_bytes: the bytes of its records, estimated; None if they are not known.
-    """
-    for entry in lost:
-        logger.warning("batch %s, lost records of %s-%d from %d: %s", time, entry.topic, entry.partition, entry.lost_from, entry.detail)
-    kinds = [(*kind, records) for kind, (records, _) in sorted((errors or {}).items())]
-    return InputOutcome(counts, [entry.to_json() for entry in lost], report, sorted(skipped), kinds, num_bytes)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from kstream.batch import BatchInfo, InputOutcome, SkippedRecord
-from kstream.batch.log_progress import metadata_of, outcome_of
+from kstream.batch.log_progress import metadata_of
 from kstream.batch.plan import FAIL, REPORT, SKIP
 from kstream.batch.range_plan import RangePlan
 from kstream.batch_time import Time
@@ -153,8 +153,12 @@ class DirectInputDStream(InputDStream[R]):
             self._note_findings(time, lost, errors)
             counts = counts_of(plan.ranges, found.get("counts", {}), plan.skipped)
             records = sum(r.count() if count is None else count for r, count in zip(plan.ranges, counts, strict=True))
-            is_told = self.on_data_loss == REPORT
-            return outcome_of(time, counts, lost, is_told, self.logger, plan.skipped, errors, bytes_of(found, records))
+            for one in lost:
+                text = "batch %s, lost records of %s-%d from %d: %s"
+                self.logger.warning(text, time, one.topic, one.partition, one.lost_from, one.detail)
+            kinds = [(*kind, number) for kind, (number, _) in sorted(errors.items())]
+            told = [one.to_json() for one in lost]
+            return InputOutcome(counts, told, self.on_data_loss == REPORT, sorted(plan.skipped), kinds, bytes_of(found, records))
 
     def _note_findings(self, time: Time, lost: Sequence[LostRange], errors: KindCounts) -> None:
         """Act on the losses and the record errors of a batch, before its outcome is made. By default this does nothing. Any thread."""

@@ -141,8 +141,7 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
         from kstream.direct.log_rdd import LogRDD  # imported late, because it needs a JVM and planning does not
 
         reports, tolerate = self._reports_of_tasks(), self.on_data_loss != FAIL
-        sc, most = self.ssc.sparkContext, self._max_records_per_task
-        return LogRDD(sc, self.log, plan.ranges, most, reports, time.milliseconds, tolerate, plan.skipped)
+        return LogRDD(self.ssc.sparkContext, self.log, plan, self._max_records_per_task, reports, time.milliseconds, tolerate)
 
     if TYPE_CHECKING:  # type checkers know the RDDs of this stream, which have offset ranges
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import SkippedRecord
+from kstream.direct.log_plan import LogPlan
 from kstream.direct.read_report_accumulator import ReadReportAccumulator
 from kstream.errors import DataLossError, KStreamError
 from kstream.offsets.log import Log, pause_or_raise
@@ -32,27 +33,25 @@ class LogRDD(WorkerRDD):
         self,
         sc: Any,
         log: Log,
-        ranges: Sequence[OffsetRange],
+        plan: LogPlan,
         max_records_per_task: int,
         reports: ReadReportAccumulator,
         time_ms: int,
         tolerate_loss: bool,
-        skipped: Collection[SkippedRecord] = (),
     ) -> None:
         """Create the RDD. Asks nobody.
 
         Args:
             sc: the SparkContext.
             log: the Log.
-            ranges: the planned ranges.
+            plan: the plan of the batch.
             max_records_per_task: the length above which several tasks read a range; 0 is no limit.
             reports: the read reports of the stream.
             time_ms: the batch time.
             tolerate_loss: whether a loss is reported and the read continues; otherwise the loss is raised.
-            skipped: the records of the ranges that are left out.
         """
-        self._ranges = tuple(ranges)
-        splits = tuple(tuple(leave_out(split, skipped)) for split in split_ranges(ranges, max_records_per_task))
+        self._ranges = tuple(plan.ranges)
+        splits = tuple(tuple(leave_out(split, plan.skipped)) for split in split_ranges(plan.ranges, max_records_per_task))
         super().__init__(sc, len(splits), LogTask(log, splits, time_ms, tolerate_loss, reports.accumulator))
 
     def offsetRanges(self) -> list[OffsetRange]:

@@ -38,8 +38,12 @@ class MetricsServer(HttpServer):
         ConfigurationError: it cannot listen there.
     """
 
+    what = "metrics"
+    key = METRICS_PORT.key
+    own_headers = _HEADERS
+
     def __init__(self, host: str, port: int, registry: CollectorRegistry, status: Callable[[], DriverStatus]) -> None:
-        super().__init__(host, port, _app(registry, status, host), "MetricsServer", "metrics", METRICS_PORT.key, headers=_HEADERS)
+        super().__init__(host, port, _app(registry, status, host))
         self.url = f"{self.root}metrics"
         """The address for Prometheus."""
 

@@ -32,10 +32,6 @@ COOKIE = "kstream_token_{port}_{mark}"
 two servers may seem to be one host with one port, so the token has a part in the name."""
 PROOF = "kstream_proof_{port}_{mark}"
 """The cookie of a browser that has shown the right token. Wrong tokens of others are not in its way."""
-_CONNECTIONS = 64
-"""How many connections are open at a time: a browser keeps up to six, and a page may be open in several."""
-_END_S = 1.0
-"""Seconds that a stop waits for answers. One that reads the ledger waits for the store, which may be away."""
 PAGE = "index.html"
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -104,13 +100,21 @@ class UiServer(HttpServer):
             every client can send.
     """
 
+    what = "the page"
+    key = UI_PORT.key
+    own_headers = HEADERS
+    connections = 64
+    """A browser keeps up to six connections, and a page may be open in several."""
+    end_s = 1.0
+    """An answer that reads the ledger waits for the store, which may be away."""
+
     def __init__(self, host: str, port: int, source: PageSource, token: str | None = None, clock: Clock | None = None) -> None:
         if not token and not is_loopback(host):
             raise ConfigurationError(f"a page on {host} needs a token: others than this machine reach it", key=UI_HOST.key, value=host)
         if token and not (token.isascii() and token.isprintable() and token == token.strip()):
             raise ConfigurationError("the token of the page must be printable ASCII, without a space at its ends", key=UI_TOKEN.key)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
-        super().__init__(host, port, _app(source, host, self._tokens), "UiServer", "the page", UI_PORT.key, _END_S, HEADERS, _CONNECTIONS)
+        super().__init__(host, port, _app(source, host, self._tokens))
         self.url = self.root
         """The address of the page for a person, without a token."""
 

@@ -145,6 +145,11 @@ def test_after_its_end_port_and_threads_are_free_even_if_a_client_stays_silent(s
 Answer = Callable[[], bytes]
 
 
+class SmallServer(HttpServer):
+    what = "a test"
+    key = "no.key"
+
+
 @pytest.fixture
 def serve_few() -> Iterator[Callable[..., HttpServer]]:
     """Serves what a function returns, by default to one connection at a time."""
@@ -155,7 +160,7 @@ def serve_few() -> Iterator[Callable[..., HttpServer]]:
             start_response("200 OK", [])
             return [answer()]
 
-        made.append(HttpServer("127.0.0.1", 0, app, "TestServer", "a test", "no.key", connections=connections, seconds=seconds))
+        made.append(type("SmallServer", (SmallServer,), {"connections": connections})("127.0.0.1", 0, app, seconds))
         made[-1].start()
         return made[-1]
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from kstream.errors import ConfigurationError, PortTakenError, StorageError
-from kstream.ui import access, ui_server
+from kstream.ui import access
 from kstream.ui.access import delay_ms
 from kstream.ui.settings import UI_TOKEN
 from kstream.ui.ui_server import HEADERS, UiServer
@@ -298,7 +298,7 @@ def test_a_port_that_is_taken_and_one_that_is_none_name_the_setting(serve: Serve
 
 
 def test_its_end_does_not_wait_long_for_an_answer_that_hangs(source: FakeSource, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ui_server, "_END_S", 0.01)
+    monkeypatch.setattr(UiServer, "end_s", 0.01)
     begun, may_end = threading.Event(), threading.Event()
 
     def hang() -> None:
