@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, StreamInputInfo
-from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus, LastError
 from kstream.conf import Settings
 from kstream.context.settings_table import settings_table
+from kstream.direct.direct_input_dstream import metadata_of
 from kstream.listener import (
     StreamingListener,
     StreamingListenerBatchCompleted,

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from functools import partial
 
 from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, StreamInputInfo
-from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import SystemClock
 from kstream.conf import Settings
 from kstream.context.progress import ProgressListener
 from kstream.context.settings_table import settings_table
+from kstream.direct.direct_input_dstream import metadata_of
 from kstream.listener import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,

@@ -3,12 +3,10 @@
 One idea: these are values. Nothing here acts on a stream; the rooms above pass the values on. Names are Spark's (`BatchInfo`,
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
-    plan         BatchPlan and PlannedInput; BatchOutcome and its parts, which a completion stores
-    range_plan   RangePlan: the plan of an input that is a log, as ranges of offsets
+    plan         BatchPlan and PlannedInput (RangePlan: ranges of offsets); BatchOutcome and its parts, which a completion stores
     plan_kind    the kind of input that has stored a plan
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
-    log_progress     the progress of a batch of a log: offsets and lag for listeners
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
     batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
@@ -19,7 +17,7 @@ from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInf
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
 from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
-from kstream.offsets.skipped_record import SkippedRecord
+from kstream.offsets.offset_range import SkippedRecord
 
 __all__ = [
     "Batch",

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstream.batch.input_progress import InputProgress
 from kstream.batch_time import Time
-from kstream.offsets.skipped_record import SkippedRecord
+from kstream.offsets.offset_range import SkippedRecord
 
 
 def _or_missing(value: int | None) -> int:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from types import FrameType
 
 from kstream.cli.exit_codes import RunCode
-from kstream.cli.restart_policy import RestartPolicy
 from kstream.cli.supervised import REASON, REASON_BYTES, SUPERVISOR, adopt_orphans
 from kstream.errors import signal_name
 
@@ -27,6 +26,38 @@ _ASKS_TO_STOP = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, s
 _GRACE_S = 10.0
 _AGAIN_S = 0.2
 """Seconds between two looks at processes of a driver that are not our children, and so send no SIGCHLD."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStart:
+    """What follows the end of a driver. Attributes: delay_s (seconds to wait), quick_ends (drivers in a row that did not live long)."""
+
+    delay_s: float
+    quick_ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """The back-off doubles from `first_s` to `longest_s`. After a driver that has lived for `healthy_s` it begins anew. All in seconds."""
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+    healthy_s: float = 600.0
+
+    def after(self, quick_ends: int, lived_s: float) -> NextStart:
+        """Return what follows the end of a driver.
+
+        Args:
+            quick_ends: that of the NextStart before; 0 for the first driver.
+            lived_s: how long the driver has lived, in seconds.
+        """
+        before = 0 if lived_s >= self.healthy_s else quick_ends
+        delay = self.first_s
+        for _ in range(before):
+            if delay >= self.longest_s:
+                break
+            delay *= 2
+        return NextStart(min(delay, self.longest_s), before + 1)
 
 
 @dataclass(frozen=True, slots=True)

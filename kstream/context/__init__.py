@@ -9,15 +9,13 @@ One idea: this room puts the others together. The files:
     batch_lines          a line in the log for each batch
     late_batches         a warning with a setting that would help
     progress             the progress of batches, as JSON values
-    changed_interval     the rules of a start with another batch interval than the checkpoint has
-    changed_window       the rules of a start with another duration of a window with an inverse than its stored totals have
+    changed_durations    the rules of a start with another batch interval, or another window, than the checkpoint has
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
     restored_outputs     lets the outputs of a job take over from an earlier driver, at a start
     unfinished_work      UnfinishedWork: what a graceful stop may leave, and how long it waits
     engine               Engine: the parts of a started context; starts and stops them in their order
     engine_opener        EngineOpener: checks what a start needs, opens the checkpoint, and makes the Engine
     spark_parts          SparkParts: what of a running context stands on its SparkContext
-    checked_settings     the check of all settings of a context, before anything of it is made
     status               the status of this driver, and its record in the checkpoint
     observers            Observers: what watches a running context
     factories            the methods that make streams

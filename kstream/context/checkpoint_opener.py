@@ -33,8 +33,7 @@ from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan
 from kstream.checkpoint.settings import HISTORY
 from kstream.clock import Clock
 from kstream.conf import Settings
-from kstream.context.changed_interval import with_interval_of
-from kstream.context.changed_window import check_windows, may_have_changed
+from kstream.context.changed_durations import check_windows, may_have_changed, with_interval_of
 from kstream.context.settings import RECOVERY_ALLOW
 from kstream.dstream import DStreamGraph
 from kstream.dstream.stored_stream import StoredStream

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 
 from kstream.checkpoint import settings as checkpoint
-from kstream.conf import ConfigEntry, SettingsTable
+from kstream.conf import ConfigEntry, Settings, SettingsTable
 from kstream.connectors import installed_settings
 from kstream.context import settings as context
 from kstream.dstream import settings as dstream
@@ -16,6 +16,7 @@ from kstream.offsets import settings as offsets
 from kstream.receiver import settings as receiver
 from kstream.rpc import settings as rpc
 from kstream.scheduler import settings as scheduler
+from kstream.scheduler.executor_allocation_policy import allocation_policy
 from kstream.storage import settings as storage
 from kstream.ui import settings as ui
 from kstream.wal import settings as wal
@@ -136,3 +137,20 @@ WITHOUT_EFFECT = {
 def settings_table() -> SettingsTable:
     """Return the table of all settings. The first call imports the connectors."""
     return reduce(SettingsTable.with_connector, installed_settings(), SettingsTable(GROUPS, WITHOUT_EFFECT))
+
+
+def check_settings(values: Mapping[str, str]) -> list[str]:
+    """Check each setting of streaming (`SettingsTable.check`), and those that must fit each other.
+
+    Args:
+        values: all settings of an application, also those of Spark.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        ConfigurationError: a setting cannot be read, or cannot work with the others.
+    """
+    warnings = settings_table().check(values)
+    allocation_policy(Settings(values))
+    return warnings

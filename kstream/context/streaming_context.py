@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pyspark import SparkConf, SparkContext
 
 from kstream import crash_point
-from kstream.batch_time import Duration
+from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint.given_path import check_directory, check_start
 from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
-from kstream.context.checked_settings import check_batch_duration, check_settings
 from kstream.context.engine import Engine, EngineCallbacks, EngineServices
 from kstream.context.engine_opener import EngineOpener
 from kstream.context.factories import ContextServices, StreamFactories
 from kstream.context.observers import Observers
 from kstream.context.progress import BatchProgress
 from kstream.context.settings import CLOCK, STOP_GRACEFULLY_ON_SHUTDOWN, STOP_SPARK_CONTEXT
+from kstream.context.settings_table import check_settings
 from kstream.context.spark_parts import SparkParts
 from kstream.context.status import how_it_ended
 from kstream.context.uncaught import log_error, print_errors_shortly
@@ -33,7 +33,7 @@ from kstream.dstream import DStreamGraph
 from kstream.dstream.arguments import as_duration
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line
 from kstream.listener import StreamingListener, StreamingListenerBus
-from kstream.public_call import public_call
+from kstream.public_call import public_call, refused
 from kstream.scheduler.job_generator import run_each
 from kstream.spark.checkpoint_store import CheckpointDirectory, make_checkpoint_directory
 from kstream.spark.executors import known_executor_count
@@ -93,7 +93,7 @@ class StreamingContext(StreamFactories):
         *,
         clock: Clock | None = None,
     ) -> None:
-        duration = check_batch_duration(batchDuration, jssc)
+        duration = _batch_duration(batchDuration, jssc)
         if isinstance(sparkContext, SparkConf):
             check_settings(dict(sparkContext.getAll()))  # before Spark starts, which takes seconds
             sparkContext = make_spark_context(sparkContext)
@@ -524,3 +524,23 @@ class StreamingContext(StreamFactories):
 
     def __repr__(self) -> str:
         return f"<StreamingContext {self._state.value}, {self._graph.batch_duration}, {len(self._graph.input_streams)} inputs>"
+
+
+def _batch_duration(given: float | Duration | None, jssc: Any) -> Duration:
+    """Return the batch interval of a new context.
+
+    Raises:
+        ConfigurationError: `jssc` is given, or the interval is missing or not above zero.
+        TypeError: the interval is neither a number nor a Duration.
+    """
+    if jssc is not None:
+        raise ConfigurationError("jssc must be None: this context does not wrap one of the JVM", key="jssc", value=jssc)
+    if given is None:
+        raise ConfigurationError("batchDuration is missing: give seconds, or a Duration", key="batchDuration", value=None)
+    try:
+        duration = given if isinstance(given, Duration) else Seconds(given)
+    except TypeError as e:
+        raise refused(TypeError(f"batchDuration: {e}")) from None
+    if duration.milliseconds <= 0:
+        raise ConfigurationError(f"batchDuration must be above zero, it is {duration}", key="batchDuration", value=duration)
+    return duration

@@ -7,19 +7,20 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from kstream.batch import BatchInfo, InputOutcome, SkippedRecord
-from kstream.batch.log_progress import metadata_of
-from kstream.batch.plan import FAIL, REPORT, SKIP
-from kstream.batch.range_plan import RangePlan
+from kstream.batch.input_progress import TOTAL_LAG
+from kstream.batch.plan import FAIL, REPORT, SKIP, RangePlan
 from kstream.batch_time import Time
 from kstream.direct.planner import Planner
 from kstream.direct.read_report_accumulator import ReadReportAccumulator
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
-from kstream.offsets.offset_range import LostRange, describe_offsets
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, describe_offsets
 from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
+from kstream.offsets.topic_offsets import by_topic
 from kstream.worker.record_errors import KindCounts
 
 R = TypeVar("R", bound=RangePlan)
@@ -168,3 +169,59 @@ class DirectInputDStream(InputDStream[R]):
         super().clear_metadata(time)
         if self._read_reports is not None:
             self._read_reports.forget((time - self.remember_duration).milliseconds, self.planned_batches())
+
+
+NO_LIMITS: Mapping[str, Any] = MappingProxyType({})
+
+
+def metadata_of(
+    ranges: Sequence[OffsetRange],
+    latest: Mapping[Partition, int] | None,
+    pinned: Mapping[Partition, int],
+    description: str,
+    limits: Mapping[str, Any] = NO_LIMITS,
+) -> dict[str, Any]:
+    """Return the metadata of a batch.
+
+    Args:
+        ranges: the planned ranges.
+        latest: the ends of the logs when the batch was planned; None if they are unknown.
+        pinned: partition → offset of a record from the future, under the by-timestamp policy.
+        description: the system and the part of it that the stream reads, such as `Kafka[Subscribe[orders]]`.
+        limits: what limits the batch; see `AdmissionControl.limits_of`.
+
+    Returns:
+        A dict with `offsets` (the ranges), `Description` (Spark's text about the ranges that are not empty) and `progress` (JSON values).
+    """
+    described = (f"topic: {r.topic}\tpartition: {r.partition}\toffsets: {r.fromOffset} to {r.untilOffset}" for r in ranges if r.count())
+    return {
+        "offsets": list(ranges),
+        "Description": "\n".join(described),
+        "progress": {**_progress(ranges, latest, pinned, description), **limits},
+    }
+
+
+def _progress(
+    ranges: Sequence[OffsetRange], latest: Mapping[Partition, int] | None, pinned: Mapping[Partition, int], description: str
+) -> dict[str, Any]:
+    """Return the progress with the names of Structured Streaming. If the log ends are unknown, `latestOffset` and `metrics` are None."""
+    progress: dict[str, Any] = {
+        "description": description,
+        "startOffset": by_topic({(r.topic, r.partition): r.fromOffset for r in ranges}),
+        "endOffset": by_topic({(r.topic, r.partition): r.untilOffset for r in ranges}),
+        "latestOffset": None,
+        "metrics": None,
+    }
+    if latest is not None:
+        progress["latestOffset"] = by_topic(latest)
+        lags = [max(latest[r.topic, r.partition] - r.untilOffset, 0) for r in ranges if (r.topic, r.partition) in latest]
+        if lags:
+            progress["metrics"] = {
+                "minOffsetsBehindLatest": min(lags),
+                "maxOffsetsBehindLatest": max(lags),
+                "avgOffsetsBehindLatest": sum(lags) / len(lags),
+                TOTAL_LAG: sum(lags),
+            }
+    if pinned:
+        progress["pinned"] = by_topic(pinned)
+    return progress

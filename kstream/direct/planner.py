@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from kstream.batch.range_plan import RangePlan
+from kstream.batch.plan import RangePlan
 from kstream.batch_time import Time
 from kstream.offsets.admission_control import AdmissionControl
 from kstream.offsets.offset_range import Partition

@@ -4,8 +4,7 @@ One idea: records have offsets, a batch is a range of offsets, and everything el
 Spark, so every room from the batches on up may import it. `kstream.direct` and the Kafka connector are built of it.
 
     settings              the settings of inputs that are logs
-    offset_range          Partition, OffsetRange, TopicAndPartition, LostRange; PlannedRange and UnreadableRange of commands
-    skipped_record        SkippedRecord: a record that a batch leaves out
+    offset_range          Partition, OffsetRange, TopicAndPartition, LostRange, SkippedRecord; PlannedRange and UnreadableRange of commands
     topic_offsets         offsets in the form of Structured Streaming
     positions             the places in a log where reading starts or stops, as users write them
     log                   Log, which a connector writes

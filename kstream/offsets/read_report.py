@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kstream.offsets.offset_range import LostRange, OffsetRange
-from kstream.offsets.skipped_record import SkippedRecord
+from kstream.offsets.offset_range import LostRange, OffsetRange, SkippedRecord
 from kstream.worker.stored_letters import StoredLetters, add_letters
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
     task_errors         the user's exception, for Spark's error of a task
     jvm_log             Spark's log without the traces of failed tasks
     broadcast_files     the files of broadcast variables are removed when Spark has let go of the variables
-    worker_setup_errors  workers without the right Python or without a module
     rdd_placement       Spark's pages show RDDs at the user's calls of operators
     worker_rdd          WorkerRDD: an RDD whose partitions Python workers make
     state_rdds          RDDs of the states of mapWithState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstream.cli.restart_policy import RestartPolicy
+from kstream.cli.supervisor import RestartPolicy
 
 
 def delays(lives: list[float], policy: RestartPolicy | None = None) -> list[float]:

@@ -26,7 +26,7 @@ sys.modules["kstream.cli"].__path__ = [{str(ROOT / "kstream" / "cli")!r}]
 """Loads modules of the room without all of its commands, which takes longer than everything else here."""
 SUPERVISE = """
 import json, logging, sys
-from kstream.cli.restart_policy import RestartPolicy
+from kstream.cli.supervisor import RestartPolicy
 from kstream.cli.supervisor import Supervisor
 
 drivers, first_s, grace_s = json.loads(sys.argv[1])

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from kstream.errors import ConfigurationError, MissingDependencyError
-from kstream.spark.worker_setup_errors import error_of_setup
+from kstream.spark.task_errors import error_of_setup
 from kstream.worker.worker_failure import WorkerFailure
 
 SPARK_4 = """PythonException: Traceback (most recent call last):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kstream.batch import InputOutcome, JsonPlan
-from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Time
+from kstream.direct.direct_input_dstream import metadata_of
 from kstream.offsets.offset_range import OffsetRange
 from tests.fakes import INTERVAL
 from tests.harness import START, Driver, LogInput, World

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
-from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Time
+from kstream.direct.direct_input_dstream import metadata_of
 from kstream.listener import (
     StreamingListener,
     StreamingListenerBatchCompleted,

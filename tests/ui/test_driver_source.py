@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
-from kstream.batch.log_progress import metadata_of
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.history import LedgerEntry
 from kstream.conf import Settings
 from kstream.context.settings_table import settings_table
+from kstream.direct.direct_input_dstream import metadata_of
 from kstream.errors import StorageError
 from kstream.listener import (
     StreamingListenerBatchSubmitted,

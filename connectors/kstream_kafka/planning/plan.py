@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kstream.batch import Json, SkippedRecord
-from kstream.batch.range_plan import RangePlan
+from kstream.batch.plan import RangePlan
 from kstream.offsets import offset_range
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream_kafka.planning.packing import Packing, RangeSplit

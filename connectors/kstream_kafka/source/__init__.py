@@ -4,6 +4,5 @@ direct_input_dstream    DirectKafkaInputDStream
 committing_stream       its base, with the client and the commits
 offset_committer        OffsetCommitter: which offsets are committed, and when
 stream_spec             StreamSpec: the definition of a stream, and its recipe
-dead_letter_topic       checks of the dead-letter topic
 earlier_letters         the dead letters of batches that run again
 """

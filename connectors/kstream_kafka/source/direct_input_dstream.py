@@ -30,9 +30,8 @@ from kstream_kafka.planning.plan import KAFKA, KafkaPlan, skipped_between
 from kstream_kafka.planning.planner import KafkaPlanner
 from kstream_kafka.settings import ALLOW_NON_CONSECUTIVE_OFFSETS, MAX_RETRIES, MAX_TASKS, POLL_TIMEOUT
 from kstream_kafka.source.committing_stream import CommittingInputDStream
-from kstream_kafka.source.dead_letter_topic import check_apart, check_exists
 from kstream_kafka.source.earlier_letters import EarlierLetters, range_consumer
-from kstream_kafka.source.stream_spec import StreamSpec
+from kstream_kafka.source.stream_spec import StreamSpec, check_apart, check_exists
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -18,10 +18,11 @@ from kstream.offsets.positions import NO_POSITIONS, Positions
 from kstream.offsets.settings import DOWNTIME
 from kstream.scheduler.settings import BACKPRESSURE_ENABLED, CONCURRENT_JOBS, INITIAL_RATE
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.errors import KafkaConfigError, check_one_of
+from kstream_kafka.client.ports import DriverClient
+from kstream_kafka.errors import KafkaConfigError, UnknownTopicError, check_one_of, create_command
 from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.planner import KafkaPlanner, PerPartitionConfig
-from kstream_kafka.planning.subscription import Subscribed, from_json
+from kstream_kafka.planning.subscription import Subscribed, Topics, from_json
 from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
 from kstream_kafka.settings import (
@@ -35,7 +36,6 @@ from kstream_kafka.settings import (
     MIN_RECORDS_PER_BATCH,
     ON_DATA_LOSS,
 )
-from kstream_kafka.source.dead_letter_topic import check_apart
 
 KIND = "kafka-direct"
 """The kind of a direct stream's recipe. Its first word names the connector."""
@@ -220,3 +220,30 @@ def _decoder_kind(decoder: Callable[[Any], Any] | None) -> str:
 def _decoder(kind: str, given: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
     """Return the decoder of a stored name. `given` is the user's stored function, if there is one."""
     return {"raw": None, "utf8": utf8_decoder}.get(kind, given)
+
+
+def check_apart(topic: str | None, read: Subscribed) -> None:
+    """Check that a stream does not read its own dead letters. KafkaConfigError if it does. None is no topic.
+
+    Args:
+        topic: the dead-letter topic.
+        read: the topics that the stream reads.
+    """
+    if topic is not None and read.wants(topic):
+        raise KafkaConfigError("deadLetterTopic", f"is {topic!r}, which the stream itself reads", "Name another topic.")
+
+
+def check_exists(topic: str | None, client: DriverClient, bootstrap: str) -> None:
+    """Check that the dead-letter topic exists. Blocks on the brokers. None is no topic.
+
+    Raises:
+        KafkaConfigError: there is no such topic.
+        KafkaError: another error of the client.
+    """
+    if topic is None:
+        return
+    try:
+        client.partitions(Topics((topic,)))
+    except UnknownTopicError as e:
+        hint = f"Create it: {create_command(topic, bootstrap)}"
+        raise KafkaConfigError("deadLetterTopic", f"is {topic!r}, a topic that Kafka does not have", hint) from e

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch.range_plan import RangePlan
+from kstream.batch.plan import RangePlan
 from kstream.batch_time import Duration, Time
 from kstream.direct.log_planner import LogPlanner
 from kstream.direct.planner import Planner
