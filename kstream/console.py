@@ -92,7 +92,6 @@ class LineFormatter(logging.Formatter):
         return printable_lines(self._text(record))
 
     def _text(self, record: logging.LogRecord) -> str:
-        """Return the text of a log record as it is."""
         if record.exc_info is None:
             error = _error_of(record) if self._tracebacks else None
             return super().format(record) if error is None else f"{super().format(record)}\n{_traceback_of(error)}"

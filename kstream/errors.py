@@ -455,7 +455,6 @@ def in_a_line(error: BaseException) -> str:
 
 
 def _whole_line(error: BaseException) -> str:
-    """Return the line of `in_a_line` as it is."""
     raised = raised_in_task(error)
     if raised and (not isinstance(error, KStreamError) or type(error).__name__ in raised.partition(":")[0]):
         return raised
@@ -519,7 +518,6 @@ def one_line(error: BaseException) -> str:
 
 
 def _for_a_person(error: BaseException) -> str:
-    """Return the line of `one_line` as it is."""
     if isinstance(error, KStreamError):
         return _joined(str(error))
     text = str(error)

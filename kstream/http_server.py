@@ -308,7 +308,6 @@ class _Server(WSGIServer):
                 connection.does, connection.since = "send", self._seconds()
 
     def _answer(self, request: Any, client_address: Any) -> None:
-        """Answer one connection."""
         try:
             self.finish_request(request, client_address)
         except Exception as e:  # the client has gone, or is silent

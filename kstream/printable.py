@@ -26,7 +26,6 @@ def printable_json(text: str) -> str:
 
 
 def _shown(c: str) -> str:
-    """Return a character, or its escape."""
     return c if _is_shown(c) else c.encode("unicode_escape").decode()
 
 

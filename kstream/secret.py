@@ -100,7 +100,6 @@ def looks_secret(name: str, value: str, also: re.Pattern[str] | None = None, pub
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Return whether a value may hold a secret."""
     return bool(
         _PLAIN.search(value)
         or _ASSIGNED.search(value)

@@ -39,7 +39,6 @@ class Batch:
 
     @property
     def time(self) -> Time:
-        """The batch time."""
         return self.plan.time
 
     def __repr__(self) -> str:

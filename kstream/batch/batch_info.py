@@ -20,7 +20,6 @@ class Figure(int):
     """A number that can be read as an attribute and called as a method. Pyspark's own suite reads it; jobs written for pyspark call it."""
 
     def __call__(self) -> int:
-        """Return the number."""
         return int(self)
 
 

@@ -61,7 +61,6 @@ def check_types(value: object) -> None:
 
 @cache
 def _declared(cls: type) -> Mapping[str, Any]:
-    """Return the fields of a dataclass with their declared types."""
     hints = get_type_hints(cls)
     return {field.name: hints[field.name] for field in fields(cls)}
 

@@ -86,5 +86,4 @@ class EpochRecords(Generic[T]):
                 store.delete(names.of_epoch(self.folder, older))
 
     def _encode(self, epoch: int, fields: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a record: its fields, and its epoch."""
         return format.encode(self.kind, {**fields, "epoch": epoch})

@@ -36,7 +36,6 @@ _OF_ANOTHER_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError
 
 
 def _canonical(record: dict[str, Any]) -> bytes:
-    """Encode as canonical JSON."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 

@@ -158,7 +158,6 @@ def _span(name: str) -> tuple[Time, Time]:
 
 
 def _batches(rows: Iterable[Mapping[str, Any]]) -> list[PastBatch]:
-    """Make the batches of a segment."""
     return [
         PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row), delays_of(row))
         for row in rows

@@ -32,7 +32,6 @@ class IntervalChange:
 
 
 def _change_of(fields: format.Fields) -> tuple[int, IntervalChange]:
-    """Return the epoch of a record, and the change."""
     return fields["epoch"], IntervalChange(Time(fields["after"]), Time(fields["zero_time"]), positive(fields["interval"]))
 
 

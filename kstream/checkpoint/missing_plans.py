@@ -114,7 +114,6 @@ def _explained(store: FileStore) -> set[Time]:
 
 
 def _error(store: FileStore, hole: Hole) -> MissingPlanError:
-    """Return the error about a hole."""
     times = _listed([str(time) for time in hole.times])
     first = hole.times[0].milliseconds
     return MissingPlanError(

@@ -69,7 +69,6 @@ def read_completion(store: FileStore, time: Time, plan_epoch: int) -> Completion
 
 
 def _completion_of(fields: format.Fields) -> Completion:
-    """Make a completion from its fields."""
     errors = {int(stream): [(kind[0], kind[1], kind[2]) for kind in kinds] for stream, kinds in fields.get("errors", {}).items()}
     counts = {int(stream): found for stream, found in fields.get("counts", {}).items()}
     skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
@@ -146,7 +145,6 @@ def read_failure(store: FileStore, name: str) -> Failure | None:
 
 
 def _failure_of(fields: format.Fields) -> Failure:
-    """Make the record of a failure from its fields."""
     return Failure(moment(fields["at"]), fields["epoch"], fields["reason"])
 
 

@@ -218,7 +218,6 @@ class PlanLog:
         return time == self._void
 
     def _mark_durable(self, plan: BatchPlan) -> None:
-        """Note that a plan is durable."""
         with self._lock:
             self._unprobed.append((plan.time, plan.floor))
 
@@ -511,7 +510,6 @@ class NoLog:
         return {}
 
     def resolve_in_doubt_plan(self) -> BatchPlan | None:
-        """Return None: no plan is ever in doubt."""
         return None
 
     def is_void(self, time: Time) -> bool:

@@ -121,7 +121,6 @@ class Takeover:
 
 
 def _takeover_of(fields: format.Fields) -> Takeover:
-    """Make a takeover from the fields of its record."""
     return Takeover(fields["epoch"], frozenset((Time(time), epoch) for time, epoch in fields["plans"]))
 
 
@@ -422,7 +421,6 @@ def read_meta(store: FileStore) -> Meta | None:
 
 
 def _meta_of(fields: format.Fields) -> Meta:
-    """Make the meta record from its fields."""
     return Meta(Time(fields["zero_time"]), positive(fields["interval"]))
 
 

@@ -44,7 +44,6 @@ class SkipRequest:
 
     @property
     def name(self) -> str:
-        """The name of the request."""
         record = self.record
         return names.skipped(self.time, self.epoch, record.stream, record.partition, record.offset, record.topic)
 
@@ -115,7 +114,6 @@ def _read(store: FileStore, name: str) -> SkipRequest:
 
 
 def _request_of(fields: format.Fields) -> SkipRequest:
-    """Make a request from its fields."""
     record, at_ms = SkippedRecord.from_json(fields), moment(fields["at"])
     return SkipRequest(Time(fields["time"]), fields["epoch"], record, at_ms, fields["asked_by"], fields["reason"])
 

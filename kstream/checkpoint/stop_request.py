@@ -33,7 +33,6 @@ class StopRequest:
 
 
 def _request_of(fields: format.Fields) -> StopRequest:
-    """Make a request from the fields of its record."""
     return StopRequest(fields["epoch"], moment(fields["at"]), fields["asked_by"], fields["now"])
 
 

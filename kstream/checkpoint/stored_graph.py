@@ -79,7 +79,6 @@ def read_graph(store: FileStore) -> GraphRecord | None:
 
 
 def _record_of(fields: format.Fields) -> tuple[str, GraphRecord]:
-    """Return the Python that has pickled the functions, and the record."""
     workers, driver = (base64.b64decode(fields[name]) for name in ("worker_functions", "driver_functions"))
     return fields["python"], GraphRecord(fields["graph"], fields["on_workers"], workers, driver)
 

@@ -92,7 +92,6 @@ def _checks(path: str | None, submit: SubmitOptions | None, connections: Callabl
 
 
 def _on_executors(here: Mapping[str, str], sc: Any, store: FileStore | None, streams: Sequence[StreamConnection]) -> list[Check]:
-    """Ask the executors."""
     if store is None:
         return executors_checks(here, sc)
     if isinstance(store, LocalFileStore) and not Path(store.url).is_dir():

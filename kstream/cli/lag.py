@@ -216,7 +216,6 @@ def _figures(row: LagRow) -> dict[str, Any]:
 
 
 def _print(url: str, rows: list[LagRow], contents: LogContents) -> None:
-    """Print the lag of streams."""
     _print_rows(url, rows, "stream", {row.at.stream: str(row.at.stream) for row in rows})
     if contents.given_up:
         echo(f"{count(len(contents.given_up), 'kept batch')} given up: the lag does not count these records")

@@ -230,7 +230,6 @@ def _chosen_streams(contents: LogContents, stream: int | None, topics: tuple[str
 
 
 def _read_of(data: PlanData, topics: tuple[str, ...]) -> list[str]:
-    """Return those of the topics that the stream with this plan data reads."""
     read = {r.topic for r in ranges_of(data) or ()}
     return [topic for topic in topics if topic in read]
 
@@ -330,7 +329,6 @@ def _as_data(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> 
 
 
 def _print_offsets(url: str, contents: LogContents, rows: list[CheckpointOffsets]) -> None:
-    """Print the offsets as a table."""
     console = table_console()
     console.print(f"[bold]{escape(url)}[/bold]")
     table = Table("stream", "partition", "completed", "next", "in unfinished batches")
@@ -379,5 +377,4 @@ def _difference(change: OffsetChange) -> str:
 
 
 def _utc(at: Time) -> str:
-    """Return a time as date and time in UTC."""
     return f"{datetime.fromtimestamp(at.milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

@@ -69,7 +69,6 @@ class Query:
 
     @property
     def names(self) -> dict[int, str]:
-        """The names of the sources by their number."""
         return {source.number: source.name for source in self.sources}
 
 
@@ -224,7 +223,6 @@ def status_words(query: Query, report: QueryReport) -> list[str]:
 
 
 def _topics(source: QuerySource) -> str:
-    """Return what a source reads."""
     if source.known is None:
         return "unknown offsets"
     return ", ".join(sorted({row.topic for row in source.rows})) or "no topic yet"

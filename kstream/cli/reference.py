@@ -91,8 +91,6 @@ def _help(command: click.Command) -> str:
 
 
 def _connection_parameters() -> list[click.Option]:
-    """Return the options that `connection_options` adds."""
-
     @click.command("any")
     @connection_options
     def command() -> None:
@@ -110,20 +108,17 @@ def _argument(argument: click.Argument) -> str:
 
 
 def _table(options: Sequence[click.Option], context: click.Context) -> str:
-    """Return the table of some options."""
     rows = [f"| {_names(option)} | {_default(option, context)} | {_cell(option.help or '')} |" for option in options if not option.hidden]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 
 
 def _names(option: click.Option) -> str:
-    """Return the names of an option with the kind of its value."""
     names = [*option.opts, *option.secondary_opts]
     value = "" if option.is_flag else f" {_value(option)}"
     return ", ".join(f"`{_cell(name + value)}`" for name in names)
 
 
 def _value(option: click.Option) -> str:
-    """Return the word for the value of an option."""
     if option.metavar:
         return option.metavar
     if isinstance(option.type, click.Choice):
@@ -139,7 +134,6 @@ def _default(option: click.Option, context: click.Context) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text for a cell of a table."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

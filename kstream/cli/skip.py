@@ -97,7 +97,6 @@ def chosen(contents: LogContents, wanted: SkippedRecord, stream: int | None, url
 
 
 def _holds(r: tuple[str, int, int, int], wanted: SkippedRecord) -> bool:
-    """Return whether a range has the offset of a record."""
     topic, partition, begin, until = r
     return (topic, partition) == (wanted.topic, wanted.partition) and begin <= wanted.offset < until
 

@@ -176,7 +176,6 @@ def wait_for_the_end(
 
 
 def _end_of(status: DriverStatus) -> str:
-    """Return how a driver has ended, as a sentence."""
     if status.ended == "fenced":
         return f"the driver of epoch {status.epoch} was fenced: another driver has taken the checkpoint"
     rest = f"{count(status.unfinished, 'batch')} left: the next start runs {'it' if status.unfinished == 1 else 'them'}"

@@ -130,7 +130,6 @@ class Supervisor:
                     return 128 + self._asked
 
     def _finish(self, end: DriverEnd) -> int:
-        """Log the end of the last driver, and return the exit code."""
         level = logging.INFO if self._asked is not None or not end.reason else logging.ERROR
         logger.log(level, "%s; it is not started again (exit code %d)", _sentence(end), code := self._exit_code(end))
         return code
@@ -219,7 +218,6 @@ class Supervisor:
                 self._handle(signal.Signals(number))
 
     def _handle(self, number: signal.Signals) -> None:
-        """Act on one signal."""
         if number == signal.SIGCHLD:
             self._reap()
         elif number not in _ASKS_TO_STOP:

@@ -87,7 +87,6 @@ def _obstacle(graph: DStreamGraph, store: FileStore, contents: LogContents, last
 
 
 def _refused(message: str, store: FileStore, meta: Meta, graph: DStreamGraph) -> IntervalChangedError:
-    """Return the error of a start that is refused."""
     return IntervalChangedError(message, path=store.url, stored_ms=meta.interval.milliseconds, given_ms=graph.batch_duration.milliseconds)
 
 

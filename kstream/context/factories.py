@@ -261,7 +261,6 @@ class StreamFactories:
 
 
 def _local(url: str) -> bool:
-    """Return whether the URL of a file system is that of the local one."""
     return url == "" or url.startswith("file:")
 
 

@@ -69,7 +69,6 @@ class ReplayedBatch:
 
     @property
     def time(self) -> Time:
-        """The batch time."""
         return self.plan.time
 
     @property

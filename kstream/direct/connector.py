@@ -54,7 +54,6 @@ class LogPlanTools(ConnectorTools):
         return stored_ranges(data.get("ranges")) if self._knows(data) else None
 
     def _knows(self, data: Mapping[str, Any]) -> bool:
-        """Return whether the data is the plan of a Log that these tools are for."""
         return kind_of(data) == LOG
 
     def _not_offered(self, tool: str) -> NoReturn:
@@ -92,7 +91,6 @@ class LogTools(LogPlanTools):
         self.input_kind = KIND + log_class.name
 
     def _knows(self, data: Mapping[str, Any]) -> bool:
-        """Return whether the data is the plan of a Log of this class."""
         return kind_of(data) == LOG and data.get("log") == self.name
 
     def read_parameters(self, bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:

@@ -94,7 +94,6 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
 
     @property
     def planner(self) -> LogPlanner:
-        """The planner of the stream."""
         return self._planner
 
     # -- life
@@ -172,7 +171,6 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
 
 
 def _limits(settings: Settings) -> AdmissionSettings:
-    """Return the limits of a batch."""
     most = settings[LOG_MAX_RATE_PER_PARTITION]
     return AdmissionSettings(
         max_rate=lambda _: most,

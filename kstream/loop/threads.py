@@ -168,7 +168,6 @@ class Future(Generic[T]):
                 self._done.set()
 
     def fail(self, error: BaseException) -> None:
-        """Set the error."""
         with self._lock:
             if not self._done.is_set():
                 self._error = error

@@ -219,7 +219,6 @@ class AdmissionControl:
         return is_late(with_records, open_batches, self._settings.concurrent_jobs)
 
     def _rates(self, estimate: float | None) -> RateLimits:
-        """Return the rate limits of a batch."""
         return RateLimits(self.interval.milliseconds, self._settings.max_rate, self._settings.min_rate, estimate)
 
     def _must_wait(self, time: Time, available: int) -> bool:

@@ -135,7 +135,6 @@ class Positions:
         return self.each.get(partition, self.default)
 
     def __bool__(self) -> bool:
-        """Return whether there is any position."""
         return self.default is not None or bool(self.each)
 
     def to_json(self) -> dict[str, Any]:

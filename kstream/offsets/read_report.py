@@ -70,7 +70,6 @@ class ReadReport:
         self.lengths[first] = known[0] + records, known[1] + num_bytes
 
     def record_loss(self, lost: LostRange) -> None:
-        """Record a lost range."""
         self.lost[lost.topic, lost.partition, lost.lost_from] = (lost.lost_until, lost.cause, lost.detail)
 
     def to_plain(self) -> ReportData:

@@ -205,19 +205,16 @@ class _BlockRecords:
         return self._by_id.get(block_id)
 
     def add(self, record: BlockRecord) -> None:
-        """Add the record of an unknown block."""
         block_id = record.block.block_id
         self._by_id[block_id] = self._by_state[record.state][block_id] = record
 
     def move(self, record: BlockRecord, state: BlockState) -> None:
-        """Change the state of a record."""
         block_id = record.block.block_id
         del self._by_state[record.state][block_id]
         record.state = state
         self._by_state[state][block_id] = record
 
     def remove(self, block_id: str) -> None:
-        """Remove the record of a block, if there is one."""
         if (old := self._by_id.pop(block_id, None)) is not None:
             del self._by_state[old.state][block_id]
 
@@ -451,7 +448,6 @@ class ReceivedBlockTracker:
             self._records.move(record, state)
 
     def close(self) -> None:
-        """Close the log."""
         if self._log is not None:
             self._log.close()
 

@@ -304,7 +304,6 @@ class ReceiverSupervisor:
         return in_time
 
     def _spawn(self, work: Callable[[], None], what: str) -> None:
-        """Start a thread of the supervisor."""
         THREADS.thread(work, f"Receiver-{self._stream_id}-{what}").start()
 
     # -- for the receiver, from any thread. Each method is the implementation of the Receiver's method of that name.

@@ -166,7 +166,6 @@ class ReceiverSchedulingPolicy:
 
 
 def _weights(infos: Iterable[ReceiverTrackingInfo]) -> dict[ExecutorLocation, float]:
-    """Return the summed weights of receivers, by executor."""
     weights: dict[ExecutorLocation, float] = {}
     for info in infos:
         for executor, weight in _weights_of(info):

@@ -248,7 +248,6 @@ class ReceiverSession:
             self._end("Lost its driver", e)
 
     def _end(self, message: str, error: BaseException | None) -> None:
-        """End the session with this reason."""
         self.reason = (message, error)
         self.over.set()
 
@@ -273,5 +272,4 @@ class PeerStores:
         }
 
     def __call__(self) -> list[BlockStoreClient]:
-        """Return the clients of the present stores."""
         return list(self._stores.values())

@@ -396,7 +396,6 @@ class ReceiverTracker:
         return {"added": self._blocks.add_block(messages.block_of_fields(stream, fields), accept_new=latest)}
 
     def _on_start_returned(self, stream: int, run: int) -> dict[str, Any]:
-        """Note that a receiver has started."""
         with self._lock:
             entry = self._entries[stream]
             if entry.run == run:
@@ -588,5 +587,4 @@ def receiver_name(receiver: Receiver, stream_id: int) -> str:
 
 
 def _rate_update(records_a_second: int) -> dict[str, Any]:
-    """Return the command that sets a rate limit."""
     return {"command": messages.UPDATE_RATE_LIMIT, "rate": records_a_second}

@@ -216,7 +216,6 @@ class BatchPlanner:
             self._for_each_input(lambda stream: stream.batches_ended(unfinished), "failed when it was told that batches have ended")
 
     def stop_inputs(self) -> None:
-        """Stop the inputs."""
         self._for_each_input(lambda stream: stream.stop(), "could not be stopped")
 
     def _for_each_input(self, call: Callable[[InputDStream[Any]], None], failed: str) -> None:

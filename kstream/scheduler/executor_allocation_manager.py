@@ -62,15 +62,12 @@ class _SteadyClock:
         self._clock = clock
 
     def time_ms(self) -> int:
-        """Return `monotonic_ms`."""
         return self._clock.monotonic_ms()
 
     def monotonic_ms(self) -> int:
-        """Return `monotonic_ms` of the other clock."""
         return self._clock.monotonic_ms()
 
     def wait(self, milliseconds: int, stop: StopFlag) -> bool:
-        """Wait on the other clock."""
         return self._clock.wait(milliseconds, stop)
 
 

@@ -318,7 +318,6 @@ class JobGenerator:
     # -- the event thread
 
     def _process(self, event: JobGeneratorEvent) -> None:
-        """Handle one event."""
         match event:
             case GenerateJobs(time):
                 self._due.tick(time, self._clock.time_ms)

@@ -315,7 +315,6 @@ class JobScheduler:
     # -- on the event thread
 
     def _process(self, event: JobSchedulerEvent) -> None:
-        """Handle one event."""
         match event:
             case JobStarted(job, at_ms):
                 self._handle_start(job, at_ms)

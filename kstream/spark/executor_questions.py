@@ -54,7 +54,6 @@ class ExecutorQuestions:
         return list(self._answers())
 
     def _answers(self) -> Iterator[Answer]:
-        """Yield the answers."""
         if self.place is not None:
             yield CHECKPOINT, _said_of(self.place, self.probe)
         for stream in self.streams:

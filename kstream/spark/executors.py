@@ -336,7 +336,6 @@ def _given(executors: Sequence[int]) -> str:
 
 
 def _too_few_in_local_mode(cores: ReceiverCores, there: int) -> ConfigurationError:
-    """Return the error for local mode with so few cores."""
     return ConfigurationError(
         f"{cores.taken}, and there are {there} cores in all: too few are left for the batches. "
         f"Give the application {cores.needed} at least: local[{cores.needed}]",

@@ -52,7 +52,6 @@ class HadoopPlace:
         return once(self, self._opened)
 
     def _opened(self) -> FileStore:
-        """Open the store in this process."""
         from kstream.spark.hadoop_file_store import open_hadoop
 
         return open_hadoop(self.url, dict(self.settings), look_first=self.look_first)
@@ -354,7 +353,6 @@ def _error_of(verb: str, place: str, error: Any) -> Exception:
 
 
 def _taken(place: str) -> AlreadyExistsError:
-    """Return the error for a name that is taken."""
     return AlreadyExistsError(f"{place} exists already", path=place)
 
 
@@ -468,7 +466,6 @@ class HdfsFileStore(HadoopFileStore):
             return self._files.create(self._at(name), flags, self._with_parents)
 
     def _flags_to_grow(self) -> Any:
-        """Return the flags that create a replicated file, which can grow."""
         flag = self._jvm.org.apache.hadoop.fs.CreateFlag
         return self._jvm.java.util.EnumSet.of(flag.CREATE, flag.SHOULD_REPLICATE)
 

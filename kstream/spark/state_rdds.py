@@ -229,7 +229,6 @@ def _numbered(index: int, states: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _as_it_is(record: Any) -> Any:
-    """Return the record unchanged."""
     return record
 
 

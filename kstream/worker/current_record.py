@@ -53,7 +53,6 @@ class CurrentRecord:
     raw: Any = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        """Return `topic-partition@offset`, or the place."""
         return self.place or f"{self.topic}-{self.partition}@{self.offset}"
 
 

@@ -202,12 +202,10 @@ def _unwrapped(func: Any) -> Any:
 
 
 def _is_of(frame: FrameType, module: str) -> bool:
-    """Return whether a frame is of a module of PySpark."""
     return frame.f_globals.get("__name__") == f"pyspark.{module}"
 
 
 def _is_sparks(func: Any) -> bool:
-    """Return whether a function is of PySpark."""
     return str(getattr(func, "__module__", "")).partition(".")[0] == "pyspark"
 
 

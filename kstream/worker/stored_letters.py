@@ -32,7 +32,6 @@ def letters_text(letters: Mapping[LetterOrigin, Set[int]]) -> str:
 
 
 def letters_of_text(text: str) -> StoredLetters:
-    """Return the letters of a text of `letters_text`."""
     rows = json.loads(zlib.decompress(base64.b64decode(text)))
     return {(topic, partition, operator): set(accumulate(distances)) for topic, partition, operator, distances in rows}
 

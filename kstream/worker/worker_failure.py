@@ -101,7 +101,6 @@ def failure_in(text: str, key: str) -> WorkerFailure | None:
 
 
 def _signature(key: str, values: str) -> str:
-    """Return the signature of the values of a line."""
     return hmac.new(key.encode(), values.encode(), "sha256").hexdigest()
 
 
@@ -214,7 +213,6 @@ def _dumps(value: Any) -> bytes:
 
 
 def _can_be_pickled(value: Any) -> bool:
-    """Return whether a value can be pickled."""
     try:
         _dumps(value)
     except Exception:

@@ -186,7 +186,6 @@ class ConnectionWatch:
 
     @property
     def _bootstrap(self) -> str:
-        """The value of `bootstrap.servers`."""
         return str(self._settings.get("bootstrap.servers", ""))
 
     def _diagnosed(self) -> KafkaError | None:

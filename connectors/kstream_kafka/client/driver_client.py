@@ -412,7 +412,6 @@ class KafkaDriverClient:
         return found
 
     def _pause(self) -> None:
-        """Wait for `refresh.leader.backoff.ms`."""
         self._clock.wait(self._params.leader_backoff_ms, threading.Event())
 
     def _electing(self, failures: Mapping[Partition, ClientError]) -> bool:

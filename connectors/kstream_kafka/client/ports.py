@@ -162,9 +162,7 @@ class DriverClient(Protocol):
         """Return partition → host of its leader, from the last metadata. Sends no request."""
         ...
 
-    def close(self) -> None:
-        """Close the client."""
-        ...
+    def close(self) -> None: ...
 
 
 class FetchErrorKind(enum.Enum):

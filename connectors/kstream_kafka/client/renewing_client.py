@@ -54,7 +54,6 @@ class RenewingDriverClient:
         self._hosts: dict[Partition, str] = {}
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
-        """Return all partitions of a subscription, as the client does."""
         return self._asked(lambda client: client.partitions(subscription))
 
     def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
@@ -62,11 +61,9 @@ class RenewingDriverClient:
         return self._asked(lambda client: client.describe_topics(topics))
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the ids of topics, as the client does."""
         return self._asked(lambda client: client.topic_ids(topics))
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the ends of logs, as the client does."""
         return self._asked(lambda client: client.latest(partitions))
 
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
@@ -91,7 +88,6 @@ class RenewingDriverClient:
         return self._hosts
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
     def _made(self) -> DriverClient:

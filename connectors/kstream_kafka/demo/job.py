@@ -90,7 +90,6 @@ def order_row(value: str) -> list[Any]:
 
 
 def order_total(value: str) -> tuple[str, tuple[int, int]]:
-    """Return (region, (1, cents)) for an order."""
     _, region, cents = order_row(value)
     return region, (1, cents)
 

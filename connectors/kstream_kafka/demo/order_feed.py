@@ -211,7 +211,6 @@ def _report(feed: OrderFeed, ended: threading.Event) -> None:
 
 
 def _print_line(line: dict[str, Any]) -> None:
-    """Print a JSON object as one line."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -86,7 +86,6 @@ class ProofResult:
 
     @property
     def proved(self) -> bool:
-        """Whether there are no failures."""
         return not self.failures
 
 

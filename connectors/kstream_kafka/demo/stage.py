@@ -138,7 +138,6 @@ class Stage:
         return prove(self._evidence())
 
     def _start_broker(self) -> str:
-        """Start the broker. Return its address."""
         self._broker = self._child("kstream_kafka.demo.embedded_broker", [], "broker.log")
         address: list[str] = []
 

@@ -298,7 +298,6 @@ def checked_ends(
 
 
 def _offsets_of(ends: Mapping[Partition, LogEnd]) -> dict[Partition, int]:
-    """Return the offset at which each log ends."""
     return {p: end.offset for p, end in ends.items()}
 
 

@@ -41,7 +41,6 @@ class StoppingOffsets:
 
     @property
     def known(self) -> bool:
-        """Whether the stopping offsets are known."""
         return self._ends is not None
 
     @property

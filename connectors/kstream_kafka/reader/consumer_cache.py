@@ -115,7 +115,6 @@ class ConsumerCache:
             consumer.close()
 
     def _drop(self, key: tuple[Any, ...], entry: _Entry) -> None:
-        """Remove a consumer from the cache, and close it."""
         if self._entries.get(key) is entry:
             del self._entries[key]
         entry.consumer.close()

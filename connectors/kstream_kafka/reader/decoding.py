@@ -299,7 +299,6 @@ def _handled(decoding: Decoding, handler: Callable[[KafkaMessageAndMetadata], An
 
 
 def _same(raw: bytes | None) -> bytes | None:
-    """Return the bytes as they came."""
     return raw
 
 

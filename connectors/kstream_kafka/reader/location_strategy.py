@@ -47,7 +47,6 @@ class LocationStrategy:
     hosts: Mapping[Partition, str] = field(default_factory=dict[Partition, str])
 
     def __call__(self) -> LocationStrategy:
-        """Return this strategy."""
         return self
 
     def to_json(self) -> dict[str, Any]:

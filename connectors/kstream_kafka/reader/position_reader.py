@@ -133,7 +133,6 @@ class PositionReader:
             polled.out_of_range.append(where)
 
     def _on_answer(self) -> None:
-        """Note that a broker has answered."""
         self._answered_s, self._trouble = self._monotonic(), ""
 
 

@@ -299,7 +299,6 @@ def mean_length(messages: Sequence[Any]) -> float:
 
 
 def _where(message: Any) -> tuple[str, int]:
-    """Return the (topic, partition) of a message."""
     return (message.topic(), message.partition())
 
 

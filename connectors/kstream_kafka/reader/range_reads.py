@@ -86,7 +86,6 @@ class RangeReads:
         return RangeReads(tasks, executor, poll_timeout_ms, read_context)
 
     def __len__(self) -> int:
-        """Return the number of tasks."""
         return len(self.tasks)
 
     def __reduce__(self) -> Any:

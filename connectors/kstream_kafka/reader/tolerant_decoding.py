@@ -84,7 +84,6 @@ class TolerantDecoding:
 
 
 def _fails(decoder: Callable[[Any], Any] | None, raw: bytes | None) -> bool:
-    """Return whether a decoder fails for these bytes."""
     if decoder is None:
         return False
     try:

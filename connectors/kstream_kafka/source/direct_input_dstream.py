@@ -92,7 +92,6 @@ class DirectKafkaInputDStream(CommittingInputDStream):
 
     @property
     def planner(self) -> KafkaPlanner:
-        """The planner of the stream."""
         return self._planner
 
     # -- life

@@ -54,7 +54,6 @@ class DeadLetterTopic:
         """The consumer group whose offsets tell what was put back."""
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
     def letters(self, done: Mapping[Partition, int] | None = None) -> Iterator[Letter]:

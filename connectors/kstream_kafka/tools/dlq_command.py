@@ -117,7 +117,6 @@ def _opened(
 
 
 def _error_lines(dead: DeadLetter, with_stacktrace: bool) -> list[str]:
-    """Return the lines about the error of a letter."""
     batch = "" if dead.batch_ms is None else f", batch {dead.batch_ms} ms"
     lines = [f"  origin  {printable(dead.topic)}-{dead.partition}@{dead.offset}{batch}"]
     lines.append(f"  error   {printable(dead.exception)} in {printable(dead.operator)}: {printable(dead.message)}")
@@ -127,7 +126,6 @@ def _error_lines(dead: DeadLetter, with_stacktrace: bool) -> list[str]:
 
 
 def _error_data(dead: DeadLetter) -> dict[str, Any]:
-    """Return the error of a letter as JSON values."""
     return {
         "topic": dead.topic,
         "partition": dead.partition,

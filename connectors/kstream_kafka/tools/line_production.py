@@ -143,8 +143,6 @@ class LineProduction:
                 return
 
     def _send(self, number: int, line: bytes) -> None:
-        """Send one line."""
-
         answers = self.answers
 
         def stored(partition: int, offset: int) -> None:

@@ -87,7 +87,6 @@ def _separator(text: str | None) -> bytes | None:
 
 
 def _header(text: str) -> tuple[str, bytes]:
-    """Return the header that NAME=VALUE names."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.BadParameter("give NAME=VALUE", param_hint="--header")

@@ -195,7 +195,6 @@ def _print(tail: LogTail, brokers: Brokers, form: str, most: int | None, max_byt
 
 
 def _text(record: LogRecord, form: str, max_bytes: int | None) -> str:
-    """Return a record as one line, or as lines."""
     return value_line(record, max_bytes) if form == VALUE else "\n".join(lines_of(record, form, max_bytes))
 
 

@@ -139,6 +139,5 @@ class GroupReader:
 
 
 def _places(messages: list[Any]) -> Iterator[tuple[Partition, int]]:
-    """Yield the partition and the offset of each message."""
     for message in messages:
         yield (message.topic(), message.partition()), message.offset()

@@ -23,7 +23,6 @@ class WaitingRecords:
         """Each record with its partition and offset, in the order of the turns; None as long as none was taken."""
 
     def __len__(self) -> int:
-        """Return how many records wait."""
         return len(self._chunk.records) if self._left is None else len(self._left)
 
     def take(self, count: int) -> tuple[list[Record], Offsets]:

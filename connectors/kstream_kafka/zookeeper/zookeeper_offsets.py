@@ -162,7 +162,6 @@ class ZooKeeperMembership:
 
     @property
     def _servers(self) -> str:
-        """The servers, for messages."""
         return self._settings.quorum
 
     def register(self, stop: StopFlag) -> None:
