@@ -61,16 +61,15 @@ def with_interval_of(graph: DStreamGraph, store: FileStore, contents: LogContent
             meta,
             graph,
         )
-    reason = _obstacle(graph, store, contents, last)
+    reason = _obstacle(graph, store, contents, meta, last)
     if reason:
         raise _refused(f"{problem}, and it cannot be changed now: {reason}", store, meta, graph)
     return replace(contents, meta=Meta(last.floor(given), given, last))
 
 
-def _obstacle(graph: DStreamGraph, store: FileStore, contents: LogContents, last: Time) -> str:
+def _obstacle(graph: DStreamGraph, store: FileStore, contents: LogContents, meta: Meta, last: Time) -> str:
     """Return why the interval cannot be changed after batch `last`, with the remedy; an empty text if it can."""
-    assert contents.meta is not None
-    first = f"Start the job once more with its interval of {contents.meta.interval}"
+    first = f"Start the job once more with its interval of {meta.interval}"
     if contents.pending:
         return f"batches {listed(contents.pending)} have not ended. {first}, and stop it gracefully when they have"
     streams = [stream for stream in graph.active_states() if stream.survives_absence]
@@ -80,7 +79,7 @@ def _obstacle(graph: DStreamGraph, store: FileStore, contents: LogContents, last
         if found and found[-1].time != last:
             return (
                 f"the state of {stream!r} is stored as of batch {found[-1].time}, and the batches after it are of the former interval. "
-                f"{first} and with checkpoint({contents.meta.interval.seconds:g}) on that stream, so that every batch stores it. Stop it "
+                f"{first} and with checkpoint({meta.interval.seconds:g}) on that stream, so that every batch stores it. Stop it "
                 "gracefully, then change the interval"
             )
     return ""

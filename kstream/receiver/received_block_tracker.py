@@ -369,9 +369,8 @@ class ReceivedBlockTracker:
         """Refuse new blocks from now on. Block until all additions under way are decided. Any thread."""
         with self._lock:
             self._stopped = True
-            pending = [record.decided for record in self._records.of(BlockState.ADDING)]
+            pending = [record.decided for record in self._records.of(BlockState.ADDING) if record.decided is not None]
         for decided in pending:
-            assert decided is not None
             decided.wait()
 
     def allocate_blocks_to_batch(self, stream_id: int, block_ids: Iterable[str]) -> None:

@@ -130,36 +130,34 @@ class DueBatches:
             Whether a batch was planned, or its planning was tried.
         """
         tried = False
-        while self._may_plan_missed():
+        while (missed := self._missed_that_may_run()) is not None:
             tried = True
-            time = self._next_missed()
+            time = self._next_missed(missed)
             if time is None or not self._planner.generate(time):
                 break
             if self._missed is not None:
                 self._missed.planned()
         return tried
 
-    def _may_plan_missed(self) -> bool:
-        """Return whether there are missed batches, and one of them can run now or next.
+    def _missed_that_may_run(self) -> MissedBatches | None:
+        """Return the missed batches, if one of them can run now or next; else None.
 
         While the first batch with records runs, the next one would get none: nothing is measured yet.
         """
         missed = self._missed
         if missed is None or self._submitter.is_fenced or not self.plans_missed:
-            return False
+            return None
         if not missed.are_due(self._lifecycle.to_come, self._lifecycle.open, self._parts.clock.monotonic_ms()):
-            return False
-        in_line = self._lifecycle.num_in_line()
-        return in_line == 0 or (in_line <= self._parts.concurrent_jobs and not any(stream.is_measuring for stream in self._planner.inputs))
+            return None
+        in_line, is_measuring = self._lifecycle.num_in_line(), any(stream.is_measuring for stream in self._planner.inputs)
+        return missed if in_line == 0 or (in_line <= self._parts.concurrent_jobs and not is_measuring) else None
 
-    def _next_missed(self) -> Time | None:
+    def _next_missed(self, missed: MissedBatches) -> Time | None:
         """Return the missed batch that is planned next. If the inputs do not know the missed times yet, pass these to them first.
 
         Returns:
             None if no missed batch is left, or if an input has failed. Its error is reported, and the next tick asks it again.
         """
-        missed = self._missed
-        assert missed is not None
         if missed.next is None:
             times = missed.passed()
             if not times or self._planner.exhausted:

@@ -62,7 +62,7 @@ class JvmWatch:
         except OSError as e:
             self._ended.set()
             raise self.error() from e
-        threading.Thread(target=self._wait, name="SparkJVM", daemon=True).start()
+        threading.Thread(target=self._wait, args=(self._connection,), name="SparkJVM", daemon=True).start()
 
     def stop(self) -> None:
         """End the watch; the end of the JVM is no error from now on. Returns at once. May be called again, and without a start."""
@@ -97,12 +97,11 @@ class JvmWatch:
             status=status,
         )
 
-    def _wait(self) -> None:
+    def _wait(self, connection: socket.socket) -> None:
         """Wait until the connection ends, and tell `on_end` unless the watch was stopped. Runs on the thread SparkJVM."""
-        assert self._connection is not None
-        with self._connection:
+        with connection:
             try:
-                while self._connection.recv(1024):
+                while connection.recv(1024):
                     pass  # py4j sends nothing that was not asked for
             except OSError as e:
                 logger.debug("connection to Spark's JVM: %s", e)
