@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from kstream.conf import SettingsTable
 from kstream.entry_points import COMMANDS, CONNECTORS, entry_points
@@ -81,19 +81,22 @@ class ResetResult:
     skipped: list[dict[str, Any]]
 
 
+Verdict: TypeAlias = Literal["ok", "warning", "failed", "not checked"]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a look at the brokers of a stream has found, for `kstream doctor`.
+    """The result of one check of `kstream doctor`, such as a look at the brokers of a stream.
 
     Attributes:
         name: what was looked at: `brokers`, `topics` …
-        verdict: how it is.
+        verdict: what was found.
         seen: the facts, as a clause.
         remedy: what to do, as a sentence; "" if all is well.
     """
 
     name: str
-    verdict: Literal["ok", "warning", "failed"]
+    verdict: Verdict
     seen: str
     remedy: str = ""
 

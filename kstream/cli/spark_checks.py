@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kstream.cli.checks import Check, Verdict, modules_of_packages
+from kstream.cli.checks import modules_of_packages
 from kstream.cli.terminal import count, one_line
 from kstream.conf import parse_bool
+from kstream.connectors import Finding
 from kstream.spark.executor_questions import CHECKPOINT, OF_CHECKPOINT, Answer, ExecutorQuestions
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Told = tuple[str, dict[str, str], list[Answer]]
 
 def executors_checks(
     here: Mapping[str, str], sc: SparkContext, questions: ExecutorQuestions | None = None, has_state: bool = False
-) -> list[Check]:
+) -> list[Finding]:
     """Ask each executor by a small Spark job for its versions, the checkpoint and the brokers; check the setting of Unix sockets. Blocks.
 
     Args:
@@ -42,10 +43,10 @@ def executors_checks(
         told: list[Told] = ask_executors(sc, _probe(modules_of_packages(), cloudpickle.dumps(questions or ExecutorQuestions())))
     except TimeoutError as e:
         remedy = "See the page of the master: which workers it has, and which applications hold them."
-        return [Check("executors", Verdict.FAILED, str(e), remedy), socket_check(sc)]
+        return [Finding("executors", "failed", str(e), remedy), socket_check(sc)]
     except Exception as e:  # Spark's errors have no common type; that of Python's versions is one of them
         remedy = "Install on every node the Python and the packages of the driver, and set PYSPARK_PYTHON to that Python."
-        return [Check("executors", Verdict.FAILED, f"no Python task can run: {one_line(e)}", remedy), socket_check(sc)]
+        return [Finding("executors", "failed", f"no Python task can run: {one_line(e)}", remedy), socket_check(sc)]
     versions = judge_executors(here, [(host, found) for host, found, _ in told], len(told))
     return [versions, *judge_answers(told, has_state), socket_check(sc)]
 
@@ -84,25 +85,25 @@ def _probe(packages: dict[str, str], questions: bytes) -> Callable[[Iterable[Any
 _OF_BROKERS = "The executors read the topics: let them reach the brokers by the addresses that these advertise."
 
 
-def judge_answers(told: Sequence[Told], has_state: bool) -> list[Check]:
+def judge_answers(told: Sequence[Told], has_state: bool) -> list[Finding]:
     """Return a check for the checkpoint, and one for each stream, as the executors see them. Pure.
 
     Without state a checkpoint that they do not reach is a warning: the job may get state, and the driver alone reads the rest.
     """
-    checks: list[Check] = []
+    checks: list[Finding] = []
     for name in dict.fromkeys(name for _, _, answers in told for name, _ in answers):
         wrong = {host: said for host, _, answers in told for of, said in answers if of == name and said}
         if wrong:
             seen = "; ".join(f"{host}: {said}" for host, said in sorted(wrong.items()))
-            verdict = Verdict.WARNING if name == CHECKPOINT and not has_state else Verdict.FAILED
-            checks.append(Check(f"executors, {name}", verdict, seen, OF_CHECKPOINT if name == CHECKPOINT else _OF_BROKERS))
+            verdict = "warning" if name == CHECKPOINT and not has_state else "failed"
+            checks.append(Finding(f"executors, {name}", verdict, seen, OF_CHECKPOINT if name == CHECKPOINT else _OF_BROKERS))
         else:
             well = "each can read, write and delete there" if name == CHECKPOINT else "the brokers answer each"
-            checks.append(Check(f"executors, {name}", Verdict.OK, well))
+            checks.append(Finding(f"executors, {name}", "ok", well))
     return checks
 
 
-def judge_executors(here: Mapping[str, str], places: Sequence[Place], executors: int) -> Check:
+def judge_executors(here: Mapping[str, str], places: Sequence[Place], executors: int) -> Finding:
     """Compare the versions on executors with those on the driver. Pure.
 
     Another minor version of Python or Spark, another kstream, and a package that is missing fail. Other differences are a warning.
@@ -124,13 +125,13 @@ def judge_executors(here: Mapping[str, str], places: Sequence[Place], executors:
                 grave = package == "kstream" or (package in ("python", "pyspark") and _minor(there) != _minor(version))
                 (failed if grave else warned).append(f"{host} has {package} {there}, the driver {version}")
     if failed or warned:
-        verdict = Verdict.FAILED if failed else Verdict.WARNING
-        return Check(
+        verdict = "failed" if failed else "warning"
+        return Finding(
             "executors", verdict, "; ".join([*failed, *warned]), "Install the packages of the driver, in its versions, on every node."
         )
-    return Check(
+    return Finding(
         "executors",
-        Verdict.OK,
+        "ok",
         f"the versions of the driver on {', '.join(sorted({host for host, _ in places}))} ({count(executors, 'executor')})",
     )
 
@@ -140,16 +141,16 @@ def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def socket_check(sc: SparkContext) -> Check:
+def socket_check(sc: SparkContext) -> Finding:
     """Check that Python workers talk to the JVM over Unix sockets."""
     from kstream.spark.spark_context import UNIX_SOCKET, spark_version
 
     if spark_version() < (4, 1):
-        return Check("unix sockets", Verdict.OK, f"Spark {'.'.join(map(str, spark_version()))} has no such setting")
+        return Finding("unix sockets", "ok", f"Spark {'.'.join(map(str, spark_version()))} has no such setting")
     on = False
     with suppress(ValueError):
         on = parse_bool(sc.getConf().get(UNIX_SOCKET) or "false")
     if on:
-        return Check("unix sockets", Verdict.OK, f"{UNIX_SOCKET}=true")
+        return Finding("unix sockets", "ok", f"{UNIX_SOCKET}=true")
     remedy = f"Set {UNIX_SOCKET}=true in the SparkConf: a Python task then costs half or less."
-    return Check("unix sockets", Verdict.WARNING, f"{UNIX_SOCKET} is off", remedy)
+    return Finding("unix sockets", "warning", f"{UNIX_SOCKET} is off", remedy)
