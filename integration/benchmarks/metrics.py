@@ -19,6 +19,7 @@ import uuid
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
+from kstream.clock import SystemClock
 from kstream.conf import Settings
 from kstream.listener import (
     StreamingListenerBatchCompleted,
@@ -29,6 +30,7 @@ from kstream.listener import (
 from kstream.metrics.metrics_system import MetricsSystem
 from kstream.metrics.settings import METRICS_PORT
 from kstream.metrics.streaming_source import EngineFigures
+from kstream.monitoring.job_history import JobHistory
 from kstream.scheduler.input_lags import InputLags
 from kstream.storage import MemoryFileStore
 
@@ -91,9 +93,11 @@ def main() -> int:
     options = parser.parse_args()
     bus = StreamingListenerBus()
     lags = InputLags(set, None)
-    metrics = MetricsSystem(Settings({METRICS_PORT.key: "0"}), bus)
+    history = JobHistory(SystemClock())
+    bus.add(history)
+    metrics = MetricsSystem(Settings({METRICS_PORT.key: "0"}))
     status = DriverStatus("bench", 1, "host", 1, 0, options.batches * 1000, Duration(1000))
-    metrics.start(lambda: status, lambda: EngineFigures(lags=lags.lags()))
+    metrics.start(lambda: status, lambda: EngineFigures(lags=lags.lags()), history.snapshot)
     bus.start()
     batch = statistics.median(batch_ms(bus, lags, info_of(number, options.partitions)) for number in range(options.batches))
     batch += statistics.median(requests_ms(metrics) for _ in range(options.batches))

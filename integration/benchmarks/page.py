@@ -25,7 +25,6 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import SystemClock
 from kstream.conf import Settings
-from kstream.context.progress import ProgressListener
 from kstream.context.settings_table import settings_table
 from kstream.direct.direct_input_dstream import metadata_of
 from kstream.listener import (
@@ -36,6 +35,7 @@ from kstream.listener import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
+from kstream.monitoring.job_history import JobHistory
 from kstream.offsets.offset_range import OffsetRange
 from kstream.scheduler.input_lags import InputLags
 from kstream.ui.driver_source import DriverFigures, SparkLinks
@@ -98,7 +98,7 @@ class Driver:
         self.ended = ended
         self.queued = queued
         self.bus = StreamingListenerBus()
-        self.bus.add(ProgressListener(Duration(1000), "bench"))
+        self.bus.add(JobHistory(SystemClock()))
         self.bus.start()
         self.partitions = partitions
         self.now_ms = (ended + queued) * 1000

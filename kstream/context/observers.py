@@ -14,13 +14,14 @@ from kstream.conf import ConfigEntry, Settings
 from kstream.context.batch_lines import BatchLines
 from kstream.context.engine import Engine
 from kstream.context.late_batches import LateBatches
-from kstream.context.progress import ProgressListener
+from kstream.context.progress import BatchProgress, progress_of
 from kstream.context.settings_table import settings_table
 from kstream.context.status import StatusCollector, StatusReporter
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.errors import MissingDependencyError
 from kstream.listener import StreamingListenerBus
 from kstream.metrics.settings import METRICS_PORT
+from kstream.monitoring.job_history import KEPT, JobHistory
 from kstream.receiver.receiver_tracker import receiver_name
 from kstream.ui.settings import UI_ENABLED
 
@@ -63,13 +64,14 @@ class Observers:
     ) -> None:
         self._clock = clock
         self._executors = executors
-        self.progress = ProgressListener(interval, application)
-        self.collector = StatusCollector(application, interval, clock)
-        for listener in self.progress, self.collector, BatchLines(interval):
-            bus.add(listener)
+        self._application, self._interval = application, interval
+        self.history = JobHistory(clock)
+        self.collector = StatusCollector(application, interval, clock, self.history)
+        bus.add(self.history)
+        bus.add(BatchLines(interval))
         self._bus = bus
         self._late_batches = partial(LateBatches, interval, settings, parallelism)
-        self._metrics = None if settings[METRICS_PORT] is None else _metrics_system(settings, bus)
+        self._metrics = None if settings[METRICS_PORT] is None else _metrics_system(settings)
         self._ui = _ui_system(settings, interval, clock, bus) if settings[UI_ENABLED] else None
         self._engine: Engine | None = None
         """The engine of the context, once its checkpoint is open. The thread that starts writes it; any thread reads it."""
@@ -102,7 +104,7 @@ class Observers:
         """
         self.has_started = True
         if self._metrics is not None:
-            self._metrics.start(self.status, partial(self._engine_figures, graph))
+            self._metrics.start(self.status, partial(self._engine_figures, graph), self.history.snapshot)
         if self._ui is not None:
             self._ui.start(self.status, partial(self._driver_figures, graph), self._rates, store, _spark_links(spark))
         self._bus.add(self._late_batches(_tasks_settings(graph)))
@@ -132,6 +134,10 @@ class Observers:
             self._metrics.stop()
         if self._ui is not None:
             self._ui.stop()
+
+    def progress(self, most: int = KEPT) -> list[BatchProgress]:
+        """Return the progress of the batches that ended last, in the order in which they ended. Any thread."""
+        return [progress_of(info, self._interval, self._application) for info in self.history.snapshot().recent[-most:]]
 
     def status(self) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store."""
@@ -180,7 +186,7 @@ class Observers:
         return None if self._ui is None else self._ui.url
 
 
-def _metrics_system(settings: Settings, bus: StreamingListenerBus) -> MetricsSystem:
+def _metrics_system(settings: Settings) -> MetricsSystem:
     """Make the metrics. Imported late: prometheus_client takes a tenth of a second, and most drivers have no port.
 
     Raises:
@@ -193,7 +199,7 @@ def _metrics_system(settings: Settings, bus: StreamingListenerBus) -> MetricsSys
             raise
         install = "pip install prometheus-client"
         raise MissingDependencyError(f"{METRICS_PORT} needs {e.name}: {install}", package=e.name, install=install) from e
-    return MetricsSystem(settings, bus)
+    return MetricsSystem(settings)
 
 
 def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus) -> UiSystem:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import deque
 from datetime import datetime, timezone
 from typing import Any
 
 from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Duration
-from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
-
-KEPT = 100
-"""Number of batches whose progress is kept, the default of `spark.sql.streaming.numRecentProgressUpdates`."""
 
 
 class BatchProgress(dict[str, Any]):
@@ -72,30 +66,3 @@ def _found(source: StreamInputInfo) -> dict[str, int]:
     """Return what the tasks have found: the records that the errors policy has left out, if any, and the bytes, if they are known."""
     errors = {"numRecordErrors": source.num_record_errors} if source.num_record_errors else {}
     return errors | ({"numInputBytes": source.num_bytes} if source.num_bytes is not None else {})
-
-
-class ProgressListener(StreamingListener):
-    """Keeps the progress of the last KEPT batches. The listener bus's thread writes it; any thread may read it."""
-
-    def __init__(self, interval: Duration, name: str) -> None:
-        self._interval = interval
-        self._name = name
-        self._recent: deque[BatchInfo] = deque(maxlen=KEPT)
-        self._lock = threading.Lock()
-
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Keep the facts about a batch."""
-        with self._lock:
-            self._recent.append(batchCompleted.info)
-
-    def last(self) -> BatchProgress | None:
-        """Return the progress of the batch that ended last; None before the first."""
-        with self._lock:
-            info = self._recent[-1] if self._recent else None
-        return None if info is None else progress_of(info, self._interval, self._name)
-
-    def recent(self) -> list[BatchProgress]:
-        """Return the progress of the last batches, in the order in which they ended."""
-        with self._lock:
-            infos = list(self._recent)
-        return [progress_of(info, self._interval, self._name) for info in infos]

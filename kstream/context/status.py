@@ -1,9 +1,8 @@
-"""The status of a running context: StatusCollector makes it from the events of batches, StatusReporter renews its record in the checkpoint.
+"""The status of a running context: StatusCollector makes it, and StatusReporter renews its record in the checkpoint.
 
 StatusReporter also looks for a request to stop, which `kstream stop` leaves in the checkpoint.
 
-A batch never waits for either. The collector is a listener: it hears of a batch when the batch has ended. The reporter has a thread of its
-own; a store that is slow delays only the next renewal.
+A batch never waits for either. The reporter has a thread of its own; a store that is slow delays only the next renewal.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import logging
 import os
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,7 +24,6 @@ from kstream.checkpoint.driver_status import (
     RENEWAL_MS,
     BatchFigures,
     DriverStatus,
-    LastError,
     StreamLag,
     drop_statuses_before,
     write_status,
@@ -34,8 +31,8 @@ from kstream.checkpoint.driver_status import (
 from kstream.checkpoint.stop_request import StopRequest, drop_stops_before, read_stop
 from kstream.clock import Clock
 from kstream.context.engine import Engine
-from kstream.errors import CheckpointError, JvmLostError, StorageError, in_a_line, where_of, with_record
-from kstream.listener import StreamingListener, StreamingListenerBatchCompleted, StreamingListenerOutputOperationCompleted
+from kstream.errors import CheckpointError, JvmLostError, StorageError, in_a_line
+from kstream.monitoring.job_history import JobHistory
 from kstream.secret import harmless
 from kstream.storage import FileStore
 
@@ -46,28 +43,27 @@ _LAST_WRITE_S = 5.0
 """Seconds that a stop waits for the last record. Without that record `kstream status` shows the driver as dead, which is true, too."""
 
 
-class StatusCollector(StreamingListener):
-    """Keeps what the status of a context needs of its last batches and errors. Thread-safe.
+class StatusCollector:
+    """Makes the status of a context. Thread-safe.
 
     Args:
         application: the name of the application.
         interval: the batch interval.
         clock: the clock of the context.
+        history: the history of its job.
     """
 
-    def __init__(self, application: str, interval: Duration, clock: Clock) -> None:
+    def __init__(self, application: str, interval: Duration, clock: Clock, history: JobHistory) -> None:
         self._application = application
         self._interval = interval
         self._clock = clock
+        self._history = history
         self._started_ms = clock.time_ms()
-        self._recent: deque[BatchFigures] = deque(maxlen=RECENT)
-        self._last_error: LastError | None = None
         self._metrics_url: str | None = None
         self._ui_url: str | None = None
         self._process = mark_of_this_process()
         self.is_supervised = False
         """Whether a supervisor starts the next driver after an error. It is set before the first status."""
-        self._lock = threading.Lock()
 
     def started(self, metrics_url: str | None = None, ui_url: str | None = None) -> None:
         """Note that the context is started now.
@@ -78,32 +74,6 @@ class StatusCollector(StreamingListener):
         """
         self._started_ms, self._metrics_url, self._ui_url = self._clock.time_ms(), metrics_url, ui_url
 
-    def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
-        """Keep the figures of a batch that has ended."""
-        with self._lock:
-            self._recent.append(figures_of(batchCompleted.info))
-
-    def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
-        """Keep the error of an output operation that failed."""
-        info = outputOperationCompleted.info
-        if info.error is not None:
-            error = LastError(self._clock.time_ms(), harmless(info.error), info.batch_time, f"{info.output_op_id}, {info.op_name}")
-            with self._lock:
-                self._last_error = error
-
-    def note_error(self, message: str, error: BaseException) -> None:
-        """Keep an error of the streams, with the message that names the failed step. Any thread.
-
-        The error of an output operation comes as an event, too. Of the two the event is kept: it names the batch.
-        """
-        line, where = in_a_line(error), where_of(error)
-        noted = LastError(self._clock.time_ms(), harmless(f"{message}{f' ({where})' if where else ''}: {line}"))
-        text_of_event = harmless(with_record(error))
-        with self._lock:
-            known = self._last_error
-            if known is None or known.batch is None or known.text != text_of_event:
-                self._last_error = noted
-
     def status(self, engine: Engine | None, ended: str | None = None) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store.
 
@@ -111,19 +81,17 @@ class StatusCollector(StreamingListener):
             engine: the engine of the context; None while its checkpoint is not open.
             ended: how the context has ended; None if it has not.
         """
-        written_ms = self._clock.time_ms()
-        with self._lock:
-            recent, last_error = tuple(self._recent), self._last_error
+        history = self._history.snapshot()
         status = DriverStatus(
             application=self._application,
             epoch=0,
             host=socket.gethostname(),
             pid=os.getpid(),
             started_ms=self._started_ms,
-            written_ms=written_ms,
+            written_ms=self._clock.time_ms(),
             interval=self._interval,
-            recent=recent,
-            last_error=last_error,
+            recent=tuple(map(figures_of, history.recent[-RECENT:])),
+            last_error=history.last_error,
             ended=ended,
             metrics_url=self._metrics_url,
             ui_url=self._ui_url,

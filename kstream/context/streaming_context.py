@@ -329,7 +329,7 @@ class StreamingContext(StreamFactories):
     def _on_error(self, message: str, error: BaseException) -> None:
         """Log an error of the streams, and wake the threads in `awaitTermination`. Called on threads of the engine."""
         log_error(logger, message, error)
-        self._observers.collector.note_error(message, error)
+        self._observers.history.note_error(message, error)
         self._waiter.notify_error(error)
 
     def _on_exhausted(self) -> None:
@@ -498,12 +498,12 @@ class StreamingContext(StreamFactories):
     @property
     def lastProgress(self) -> BatchProgress | None:
         """The progress of the batch that ended last, as JSON values (`kstream.context.progress`); None before the first. Any thread."""
-        return self._observers.progress.last()
+        return next(iter(self._observers.progress(1)), None)
 
     @property
     def recentProgress(self) -> list[BatchProgress]:
         """The progress of the last 100 batches, in the order in which they ended. Any thread."""
-        return self._observers.progress.recent()
+        return self._observers.progress()
 
     def status(self) -> DriverStatus | None:
         """Return the status of this driver at this moment; None before the start. Any thread; asks no store.

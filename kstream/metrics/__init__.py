@@ -4,8 +4,7 @@ One idea: a batch leaves small figures behind, and a scrape reads them. A scrape
 does not grow with the number of partitions or with the past. The files:
 
     settings            the settings of metrics
-    families            each metric with its type, labels and meaning; Histogram
-    metrics_listener    MetricsListener: keeps the figures of batches, outputs and receivers
+    families            each metric with its type, labels and meaning
     measured_store      MeasuredStore: measures the requests of the plan log to its store
     streaming_source    StreamingSource: makes the metrics of one moment from the figures
     metrics_server      MetricsServer: the port

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kstream.checkpoint import names
 from kstream.errors import AlreadyExistsError, MissingFileError
-from kstream.metrics.families import STORE_BOUNDS, Histogram
+from kstream.monitoring.histogram import STORE_BOUNDS, Histogram
 from kstream.storage import FileStore
 
 T = TypeVar("T")

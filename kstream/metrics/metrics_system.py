@@ -10,12 +10,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
-from kstream.listener import StreamingListenerBus
 from kstream.metrics.measured_store import MeasuredStore, StoreFigures
-from kstream.metrics.metrics_listener import MetricsListener
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.metrics.settings import METRICS_HOST, METRICS_MAX_PARTITIONS, METRICS_PORT
 from kstream.metrics.streaming_source import EngineFigures, StreamingSource
+from kstream.monitoring.job_history import HistorySnapshot
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -26,13 +25,10 @@ class MetricsSystem:
 
     Args:
         settings: those of the context. The port is set.
-        bus: the listener bus of the context.
     """
 
-    def __init__(self, settings: Settings, bus: StreamingListenerBus) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._bus = bus
-        self._listener = MetricsListener()
         self._store = StoreFigures()
         self._registry = CollectorRegistry()
         self._server: MetricsServer | None = None
@@ -47,12 +43,15 @@ class MetricsSystem:
         """Return a store for the plan log whose requests are measured."""
         return MeasuredStore(store, self._store)
 
-    def start(self, status: Callable[[], DriverStatus], engine: Callable[[], EngineFigures]) -> None:
-        """Open the port, and keep figures from now on.
+    def start(
+        self, status: Callable[[], DriverStatus], engine: Callable[[], EngineFigures], history: Callable[[], HistorySnapshot]
+    ) -> None:
+        """Open the port.
 
         Args:
             status: returns the status of the driver at this moment. Any thread.
             engine: returns what the engine knows at this moment. Any thread.
+            history: returns what was kept of the job up to this moment. Any thread.
 
         Raises:
             PortTakenError: another process has the port.
@@ -64,9 +63,8 @@ class MetricsSystem:
                 f"{METRICS_MAX_PARTITIONS} is {most}; it must be 0 or more", key=METRICS_MAX_PARTITIONS.key, value=most
             )
         self._server = MetricsServer(self._settings[METRICS_HOST], self._settings[METRICS_PORT] or 0, self._registry, status)
-        self._registry.register(StreamingSource(status, engine, self._listener, self._store, most))
+        self._registry.register(StreamingSource(status, engine, history, self._store, most))
         ProcessCollector(registry=self._registry)
-        self._bus.add(self._listener)
         self._server.start()
         logger.info("metrics are at %s", self._server.url)
 
@@ -74,6 +72,5 @@ class MetricsSystem:
         """Close the port and end its threads. Blocks for a moment. Does nothing before the start."""
         if self._server is None:
             return
-        self._bus.remove(self._listener)
         self._server.stop()
         self._server = None

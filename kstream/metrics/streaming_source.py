@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kstream.batch import BatchCounts, LogLag
+from kstream.batch import BatchCounts, LogLag, ReceiverInfo
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
 from kstream.metrics.families import Family, MetricKind
 from kstream.metrics.measured_store import StoreFigures
-from kstream.metrics.metrics_listener import ListenerFigures, MetricsListener, ReceiverFigures
+from kstream.monitoring.job_history import HistorySnapshot, ReceiverHistory
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """The values of a metric, each with the values of its labels."""
@@ -52,7 +52,7 @@ class StreamingSource(Collector):
     Args:
         status: returns the status of the driver at this moment.
         engine: returns what the engine knows at this moment.
-        listener: has the figures of batches.
+        history: returns what was kept of the job up to this moment.
         store: has the figures of the plan log's requests.
         most_partitions: up to so many partitions, and so many topics, have a series of their own.
     """
@@ -61,32 +61,32 @@ class StreamingSource(Collector):
         self,
         status: Callable[[], DriverStatus],
         engine: Callable[[], EngineFigures],
-        listener: MetricsListener,
+        history: Callable[[], HistorySnapshot],
         store: StoreFigures,
         most_partitions: int,
     ) -> None:
         self._status = status
         self._engine = engine
-        self._listener = listener
+        self._history = history
         self._store = store
         self._most_partitions = most_partitions
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its values of this moment."""
-        status, engine, figures = self._status(), self._engine(), self._listener.figures()
+        status, engine, history = self._status(), self._engine(), self._history()
         yield from _of_driver(status)
-        yield from _of_batches(status, engine, figures)
-        yield from _of_inputs(engine, figures)
+        yield from _of_batches(status, engine, history)
+        yield from _of_inputs(engine, history)
         yield from _of_lags(engine.lags, status.written_ms, self._most_partitions)
-        yield from self._of_the_rest(engine, figures)
+        yield from self._of_the_rest(engine, history)
 
-    def _of_the_rest(self, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
+    def _of_the_rest(self, engine: EngineFigures, history: HistorySnapshot) -> Iterator[Metric]:
         """Yield the metrics of receivers, executors and the plan log."""
-        not_started = {number: ReceiverFigures(name) for number, name in engine.receivers.items()}
-        receivers = sorted({**not_started, **figures.receivers}.items())
-        yield _metric(f.RECEIVERS, [((str(number), known.name), float(known.active)) for number, known in receivers])
-        yield _metric(f.RECEIVER_STARTS, [((str(number), known.name), known.starts) for number, known in receivers])
-        yield _metric(f.RECEIVER_ERRORS, [((str(number), known.name), known.errors) for number, known in receivers])
+        not_started = {number: ReceiverHistory(ReceiverInfo(number, name, False, "", "")) for number, name in engine.receivers.items()}
+        receivers = sorted({**not_started, **history.receivers}.items())
+        yield _metric(f.RECEIVERS, [((str(number), known.info.receiver_name), float(known.info.is_active)) for number, known in receivers])
+        yield _metric(f.RECEIVER_STARTS, [((str(number), known.info.receiver_name), known.starts) for number, known in receivers])
+        yield _metric(f.RECEIVER_ERRORS, [((str(number), known.info.receiver_name), known.errors) for number, known in receivers])
         yield _metric(f.WAITING_BLOCKS, [] if engine.waiting_blocks is None else [((), engine.waiting_blocks)])
         yield _metric(f.EXECUTORS, [] if engine.executors is None else [((), engine.executors)])
         yield _metric(f.WANTED, [] if engine.executors_wanted is None else [((), engine.executors_wanted)])
@@ -106,7 +106,7 @@ def _of_driver(status: DriverStatus) -> Iterator[Metric]:
     yield _one(f.STATE_WRITE_FAILED, float(status.state_error is not None))
 
 
-def _of_batches(status: DriverStatus, engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
+def _of_batches(status: DriverStatus, engine: EngineFigures, history: HistorySnapshot) -> Iterator[Metric]:
     """Yield the metrics of batches and output operations."""
     yield _one(f.INTERVAL, status.interval.seconds)
     yield _one(f.BEHIND, status.seconds_behind(status.written_ms))
@@ -115,28 +115,28 @@ def _of_batches(status: DriverStatus, engine: EngineFigures, figures: ListenerFi
     states = {"running": pending.running, "retrying": pending.retrying, "held": pending.held, "failed": pending.failed}
     yield _metric(f.PENDING, [((state,), count) for state, count in states.items()])
     yield _metric(f.LAST_PLANNED, [] if status.last_planned is None else [((), status.last_planned.milliseconds / 1000)])
-    ended = figures.last_ended
-    yield _metric(f.LAST_ENDED, [] if ended is None else [((), ended.milliseconds / 1000)])
-    yield _metric(f.LAST_RECORDS, [] if ended is None else [((), figures.last_records)])
-    yield _metric(f.BATCHES, [((result,), count) for result, count in figures.batches.items()])
+    last = history.recent[-1] if history.recent else None
+    yield _metric(f.LAST_ENDED, [] if last is None else [((), last.batch_time.milliseconds / 1000)])
+    yield _metric(f.LAST_RECORDS, [] if last is None else [((), last.numRecords())])
+    yield _metric(f.BATCHES, [((result,), count) for result, count in history.ended.items()])
     yield _one(f.RETRIES, engine.retries)
-    delays = (f.SCHEDULING, figures.scheduling), (f.PROCESSING, figures.processing), (f.TOTAL, figures.total)
+    delays = (f.SCHEDULING, history.scheduling), (f.PROCESSING, history.processing), (f.TOTAL, history.total)
     for family, (buckets, seconds) in delays:
         yield HistogramMetricFamily(family.name, family.meaning, buckets=buckets, sum_value=seconds)
-    runs = sorted(figures.operations.items())
+    runs = sorted(history.operations.items())
     yield _metric(f.OPERATIONS, [((str(number), name, result), count) for (number, name, result), count in runs])
 
 
-def _of_inputs(engine: EngineFigures, figures: ListenerFigures) -> Iterator[Metric]:
+def _of_inputs(engine: EngineFigures, history: HistorySnapshot) -> Iterator[Metric]:
     """Yield the metrics of inputs, except their lags."""
-    known = sorted(figures.inputs.items())
+    known = sorted(history.inputs.items())
     yield _metric(f.INPUT_INFO, [((str(number), each.description), 1) for number, each in known])
     yield _metric(f.RECORDS, [((str(number),), each.records) for number, each in known])
     yield _metric(f.BYTES, [((str(number),), each.bytes) for number, each in known if each.bytes is not None])
     yield _metric(f.RECORD_ERRORS, [((str(number), engine.error_policies.get(number, "fail")), each.errors) for number, each in known])
     yield _metric(f.SKIPPED, [((str(number),), each.skipped) for number, each in known])
     yield _metric(f.LOSSES, [((str(number),), each.losses) for number, each in known])
-    yield _metric(f.LIMITED, [((str(number), reason), count) for (number, reason), count in sorted(figures.limited.items())])
+    yield _metric(f.LIMITED, [((str(number), reason), count) for (number, reason), count in sorted(history.limited.items())])
     yield _metric(f.RATE, [((str(number),), rate) for number, rate in sorted(engine.rates.items())])
 
 

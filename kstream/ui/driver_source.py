@@ -14,6 +14,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
 from kstream.conf import ConfigEntry, Settings, text_of
+from kstream.monitoring.job_history import ReceiverHistory
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.settings import SCALING_DOWN_RATIO, SCALING_UP_RATIO
 from kstream.secret import looks_secret, without_secrets
@@ -40,7 +41,7 @@ from kstream.ui.forms import (
     spark_time,
 )
 from kstream.ui.stored_batches import StoredBatches
-from kstream.ui.streaming_job_progress_listener import ActiveBatch, Kept, ReceiverHistory, StreamingJobProgressListener
+from kstream.ui.streaming_job_progress_listener import ActiveBatch, Kept, StreamingJobProgressListener
 
 _MOST_JOBS = 1000
 """Of how many output operations that have ended the Spark jobs are kept."""

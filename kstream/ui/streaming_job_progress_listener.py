@@ -23,6 +23,7 @@ from kstream.listener import (
     StreamingListenerReceiverStarted,
     StreamingListenerReceiverStopped,
 )
+from kstream.monitoring.job_history import ReceiverHistory
 from kstream.ui.batch_forms import BatchRow, row_of
 from kstream.ui.forms import TimelineForm
 from kstream.ui.timeline import Timeline
@@ -56,15 +57,6 @@ class ActiveBatch:
     def tries(self) -> int:
         """How often its jobs have been submitted. An operation that fails is in the next try, and one that succeeds is in no later one."""
         return max(1, self.earlier_tries + max(self.starts.values(), default=0))
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiverHistory:
-    """A receiver as it told last. `starts`: how often it has started on an executor; `errors`: how many it has reported."""
-
-    info: ReceiverInfo
-    starts: int = 0
-    errors: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Seconds, Time
-from kstream.context.progress import KEPT, ProgressListener, progress_of
-from kstream.listener import StreamingListenerBatchCompleted
+from kstream.context.progress import progress_of
+from kstream.monitoring.job_history import JobHistory
 from tests.harness import World, started
 
 KAFKA = {"description": "Kafka[t]", "startOffset": {"t": {"0": 5}}, "endOffset": {"t": {"0": 15}}}
@@ -46,24 +46,15 @@ def test_progress_is_json_on_one_line_and_for_people() -> None:
     assert "\n" not in progress.json
 
 
-def test_only_the_last_batches_are_kept() -> None:
-    listener = ProgressListener(Seconds(1), "n")
-    assert listener.last() is None and listener.recent() == []
-    for n in range(KEPT + 5):
-        listener.onBatchCompleted(StreamingListenerBatchCompleted(batch(1000 * n)))
-    last = listener.last()
-    assert last is not None and last["batchId"] == 1000 * (KEPT + 4)
-    assert [p["batchId"] for p in listener.recent()] == [1000 * n for n in range(5, KEPT + 5)]
-
-
 def test_an_engine_tells_the_progress_of_each_batch_with_its_records() -> None:
     world = World()
     driver = started(world)
-    listener = ProgressListener(Seconds(1), "n")
-    driver.bus.add(listener)
+    history = JobHistory(driver.clock)
+    driver.bus.add(history)
     times = [driver.tick(3), driver.tick(2)]
     driver.stop()
-    assert [(p["batchId"], p["numInputRows"]) for p in listener.recent()] == [(times[0], 3), (times[1], 2)]
+    told = [progress_of(info, Seconds(1), "n") for info in history.snapshot().recent]
+    assert [(p["batchId"], p["numInputRows"]) for p in told] == [(times[0], 3), (times[1], 2)]
 
 
 def test_records_that_the_errors_policy_has_left_out_are_counted_by_input() -> None:

@@ -14,15 +14,16 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import StreamingContext
-from kstream.batch import InputProgress, LogLag, OutputOperationInfo
+from kstream.batch import InputProgress, LogLag
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint.driver_status import RENEWAL_MS, DriverStatus, LastError, StreamLag, read_status, write_status
+from kstream.checkpoint.driver_status import RENEWAL_MS, DriverStatus, StreamLag, read_status, write_status
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.clock import SystemClock
 from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, how_it_ended, stream_lag
 from kstream.errors import JvmLostError
-from kstream.listener import StreamingListener, StreamingListenerOutputOperationCompleted
+from kstream.listener import StreamingListener
 from kstream.loop import THREADS
+from kstream.monitoring.job_history import JobHistory
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.retry_policy import RetryPolicy
 from kstream.secret import harmless
@@ -91,41 +92,10 @@ def test_an_end_that_was_asked_for_is_no_end_by_an_error_though_a_batch_has_fail
     assert status is not None and (status.failed, status.ended) == (1, "at once")
 
 
-def test_an_error_of_no_batch_is_told_with_the_step_that_failed() -> None:
-    collector = StatusCollector("job", Duration(1000), ManualClock(START))
-    collector.note_error("the batch was not planned", OSError("no broker"))
-    assert collector._last_error == LastError(START, "the batch was not planned: OSError: no broker")
-
-
-class SwitchingLock:
-    """A lock: each time a thread releases it, another thread may run, which is `then`."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self.lock = threading.Lock()
-        self.then: Callable[[], None] | None = then
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.lock.release()
-        then, self.then = self.then, None
-        if then is not None:
-            then()
-
-
-def test_the_error_of_an_output_that_comes_as_an_event_meanwhile_is_kept_with_its_batch() -> None:
-    """It names the batch; the same error without it says less."""
-    collector: Any = StatusCollector("job", Duration(1000), ManualClock(START))
-    info = OutputOperationInfo(Time(START), 0, "op", "", 1, 2, "Traceback", "ValueError: boom")
-    collector._lock = SwitchingLock(lambda: collector.onOutputOperationCompleted(StreamingListenerOutputOperationCompleted(info)))
-    collector.note_error("Error running job", ValueError("boom"))
-    assert collector._last_error.batch == Time(START)
-
-
-def test_a_status_asks_engine_and_clock_without_the_lock_of_the_collector() -> None:
+def test_a_status_asks_engine_and_clock_without_the_lock_of_the_history() -> None:
     """A listener that waits for it would hold up the bus."""
-    collector: Any = StatusCollector("job", Duration(1000), ManualClock(START))
+    history: Any = JobHistory(ManualClock(START))
+    collector: Any = StatusCollector("job", Duration(1000), ManualClock(START), history)
     asked: list[str] = []
     known = {
         "epoch": 3,
@@ -139,7 +109,7 @@ def test_a_status_asks_engine_and_clock_without_the_lock_of_the_collector() -> N
         """An engine and a clock."""
 
         def __getattr__(self, name: str) -> Any:
-            assert not collector._lock.locked(), name
+            assert not history._lock.locked(), name
             asked.append(name)
             return known.get(name, lambda: None)
 

@@ -42,7 +42,7 @@ def runs(found: dict[str, float], result: str) -> float:
 
 def agrees(job: Observed) -> dict[str, float]:
     """What the metrics say, when it is what progress and status say."""
-    found, status, progress = job.scrape(), job.observers.status(), job.observers.progress.recent()
+    found, status, progress = job.scrape(), job.observers.status(), job.observers.progress()
     assert found["kstream_driver_epoch"] == status.epoch
     assert found["kstream_behind_seconds"] == status.seconds_behind(job.driver.clock.time_ms())
     states = {state: found[f'kstream_pending_batches{{state="{state}"}}'] for state in ("running", "retrying", "held", "failed")}
@@ -55,8 +55,7 @@ def agrees(job: Observed) -> dict[str, float]:
     assert found['kstream_batches_total{result="failed"}'] == len(progress) - len(good)
     assert found.get('kstream_input_records_total{input="0"}', 0) == sum(each["numInputRows"] for each in good)
     if progress:
-        last = job.observers.progress.last()
-        assert last is not None
+        last = progress[-1]
         assert found["kstream_last_ended_batch_records"] == last["numInputRows"]
         assert found["kstream_last_ended_batch_timestamp_seconds"] * 1000 == last["batchId"]
     for name, key in ("scheduling", "schedulingDelay"), ("processing", "processingDelay"), ("total", "totalDelay"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kstream.metrics.families import BATCH_BOUNDS, FAMILIES, STORE_BOUNDS, Family, Histogram, MetricKind, markdown_table
+from kstream.metrics.families import FAMILIES, Family, MetricKind, markdown_table
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
 
@@ -34,24 +34,3 @@ def test_every_name_is_there_once() -> None:
 def test_the_table_of_metrics_in_the_docs_is_that_of_the_code() -> None:
     table = re.search(r"<!-- metrics -->\n(.*?)\n<!-- /metrics -->", MONITORING.read_text(), re.DOTALL)
     assert table is not None and table[1] == markdown_table()
-
-
-def test_a_value_is_in_the_bucket_of_its_bound_and_in_all_above() -> None:
-    histogram = Histogram((0.1, 1.0))
-    for value in (0.1, 0.11, 5.0):
-        histogram.observe(value)
-    assert histogram.buckets() == [("0.1", 1), ("1.0", 2), ("+Inf", 3)]
-    assert histogram.sum == pytest.approx(5.21)
-
-
-def test_a_delay_across_a_step_back_of_the_clock_lets_no_sum_fall() -> None:
-    """Prometheus takes a counter that falls for one that has begun again, and adds all of it."""
-    histogram = Histogram((0.1, 1.0))
-    histogram.observe(2.0)
-    histogram.observe(-3600.0)
-    assert histogram.sum == 2.0 and histogram.buckets() == [("0.1", 1), ("1.0", 1), ("+Inf", 2)]
-
-
-@pytest.mark.parametrize("bounds", [BATCH_BOUNDS, STORE_BOUNDS])
-def test_bounds_rise(bounds: tuple[float, ...]) -> None:
-    assert list(bounds) == sorted(set(bounds))

@@ -27,7 +27,6 @@ from kstream.checkpoint.driver_status import DriverStatus, status_of
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError, PortTakenError
 from kstream.http_server import HttpServer, StartResponse
-from kstream.listener import StreamingListenerBus
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.metrics.metrics_system import MetricsSystem
 from tests.metrics.scraped import fetch, scrape
@@ -88,7 +87,7 @@ def test_the_address_may_be_asked_for_while_the_system_stops() -> None:
         def _server(self, server: Any) -> None:  # type: ignore[override]
             self.answers = [SimpleNamespace(url="http://host:1/metrics"), server]
 
-    system = Stopping(Settings({}), StreamingListenerBus())
+    system = Stopping(Settings({}))
     assert system.url == "http://host:1/metrics"
 
 

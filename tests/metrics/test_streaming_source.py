@@ -20,9 +20,10 @@ from kstream.listener import (
 )
 from kstream.metrics.families import FAMILIES
 from kstream.metrics.measured_store import StoreFigures
-from kstream.metrics.metrics_listener import MetricsListener
 from kstream.metrics.streaming_source import EngineFigures, StreamingSource
+from kstream.monitoring.job_history import JobHistory
 from kstream.scheduler.input_lags import InputLags
+from kstream.testing import ManualClock
 from tests.metrics.scraped import values_of
 
 AT = Time(60_000)
@@ -32,14 +33,14 @@ class Shown:
     """A source fed by hand. `now_ms` is the moment of its scrapes."""
 
     def __init__(self, most: int = 1000) -> None:
-        self.listener = MetricsListener()
+        self.history = JobHistory(ManualClock(0))
         self.unfinished: set[Time] = set()
         self.lags = InputLags(lambda: self.unfinished, None)
         self.engine = EngineFigures()
         self.now_ms = AT.milliseconds
         self.registry = CollectorRegistry()
         self.registry.register(
-            StreamingSource(self._status, lambda: replace(self.engine, lags=self.lags.lags()), self.listener, StoreFigures(), most)
+            StreamingSource(self._status, lambda: replace(self.engine, lags=self.lags.lags()), self.history.snapshot, StoreFigures(), most)
         )
 
     def _status(self) -> DriverStatus:
@@ -50,8 +51,8 @@ class Shown:
         info = BatchInfo(AT, {source.stream_id: source for source in sources}, AT.milliseconds, None, None, {0: output})
         self.lags.planned(AT, sources, AT.milliseconds)
         self.unfinished = set() if reason is None else {AT}
-        self.listener.onBatchSubmitted(StreamingListenerBatchSubmitted(info))
-        self.listener.onBatchCompleted(StreamingListenerBatchCompleted(info))
+        self.history.onBatchSubmitted(StreamingListenerBatchSubmitted(info))
+        self.history.onBatchCompleted(StreamingListenerBatchCompleted(info))
 
     def values(self) -> dict[str, float]:
         return values_of(generate_latest(self.registry).decode())
@@ -138,7 +139,7 @@ def test_a_batch_goes_through_no_partition_and_a_scrape_does_it_once() -> None:
     shown = Shown()
     offsets = {"startOffset": Unread(), "endOffset": Unread(), "latestOffset": Unread()}
     shown.batch(StreamInputInfo(0, 10, {"progress": {"description": "", **offsets}}))
-    assert shown.listener.figures().inputs[0].records == 10
+    assert shown.history.snapshot().inputs[0].records == 10
     with pytest.raises(AssertionError, match="gone through"):
         shown.values()
 
@@ -191,10 +192,10 @@ def test_the_limits_of_batches_and_the_rates_of_inputs_are_shown() -> None:
 def test_a_receiver_is_shown_through_its_runs() -> None:
     shown = Shown()
     info = ReceiverInfo(2, "Clicks-2", True, "host", "1")
-    shown.listener.onReceiverStarted(StreamingListenerReceiverStarted(info))
-    shown.listener.onReceiverError(StreamingListenerReceiverError(info))
+    shown.history.onReceiverStarted(StreamingListenerReceiverStarted(info))
+    shown.history.onReceiverError(StreamingListenerReceiverError(info))
     assert shown.values()['kstream_receiver_active{input="2",receiver="Clicks-2"}'] == 1
-    shown.listener.onReceiverStopped(StreamingListenerReceiverStopped(info))
+    shown.history.onReceiverStopped(StreamingListenerReceiverStopped(info))
     shown.engine = EngineFigures(waiting_blocks=7)
     values = shown.values()
     assert values['kstream_receiver_active{input="2",receiver="Clicks-2"}'] == 0
@@ -207,7 +208,7 @@ def test_a_receiver_that_has_never_started_is_shown_as_one_that_does_not_run() -
     """Else no alert fires for a receiver without a core."""
     shown = Shown()
     shown.engine = EngineFigures(receivers={2: "Clicks-2", 3: "Orders-3"})
-    shown.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "Clicks-2", True, "host", "1")))
+    shown.history.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "Clicks-2", True, "host", "1")))
     assert shown.series("kstream_receiver_active") == {
         'kstream_receiver_active{input="2",receiver="Clicks-2"}': 1,
         'kstream_receiver_active{input="3",receiver="Orders-3"}': 0,

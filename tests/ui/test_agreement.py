@@ -50,7 +50,7 @@ def tries_of(job: LookedAt) -> dict[int, int]:
 def agrees(job: LookedAt) -> None:
     """Every figure that progress, metrics, status or the plan log have is the same on the page."""
     page, batches = job.get("statistics"), job.get("batches")
-    status, progress, found = job.observers.status(), job.observers.progress.recent(), job.scrape()
+    status, progress, found = job.observers.status(), job.observers.progress(), job.scrape()
     assert (page["epoch"], page["host"], page["pid"]) == (status.epoch, status.host, status.pid)
     assert page["startTimeMs"] == status.started_ms and page["nowMs"] == status.written_ms
     assert (page["numUnfinishedBatches"], page["numFailedBatches"], page["numWaitingBatches"]) == (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kstream.batch import StreamInputInfo
-from kstream.batch_time import Duration
-from kstream.context.progress import KEPT, ProgressListener
 from kstream.listener import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
@@ -14,6 +12,8 @@ from kstream.listener import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
+from kstream.monitoring.job_history import KEPT, JobHistory
+from kstream.testing import ManualClock
 from kstream.ui.batch_forms import row_of, status_of
 from kstream.ui.streaming_job_progress_listener import MOST_FAILED, MOST_FAILED_ROWS, MOST_ROWS, StreamingJobProgressListener
 from kstream.ui.timeline import HOUR_MS, MOST_BUCKETS, bucket_ms
@@ -89,12 +89,12 @@ def test_the_facts_of_the_last_failed_batches_stay_until_they_succeed() -> None:
 
 
 def test_the_facts_that_recent_progress_keeps_are_kept_once() -> None:
-    listener, progress = StreamingJobProgressListener(1000, KEPT), ProgressListener(Duration(1000), "job")
+    listener, history = StreamingJobProgressListener(1000, KEPT), JobHistory(ManualClock(0))
     for number in range(KEPT + 50):
         ended = StreamingListenerBatchCompleted(info_of(number * 1000))
         listener.onBatchCompleted(ended)
-        progress.onBatchCompleted(ended)
-    shared = {id(info) for info in progress._recent}
+        history.onBatchCompleted(ended)
+    shared = {id(info) for info in history.snapshot().recent}
     assert {id(info) for info in listener.kept().retained.values()} == shared and len(shared) == KEPT
 
 
