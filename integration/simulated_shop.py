@@ -27,6 +27,8 @@ from kstream.listener import (
     StreamingListenerOutputOperationCompleted,
     StreamingListenerOutputOperationStarted,
 )
+from kstream.monitoring.batch_history import BatchHistory
+from kstream.monitoring.job_history import JobHistory
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.scheduler.input_lags import InputLags
@@ -37,7 +39,6 @@ from kstream.ui.driver_ledger import DriverLedger
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
 from kstream.ui.settings import RETAINED_BATCHES
 from kstream.ui.stored_batches import StoredBatches
-from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
 
 INTERVAL_MS = 2000
 BATCHES = 3600
@@ -95,14 +96,15 @@ class SimulatedShop:
         self._free_ms = 0
         self._pending = PendingBatches()
         self._last_error: LastError | None = None
-        self._progress = StreamingJobProgressListener(INTERVAL_MS, self._settings[RETAINED_BATCHES])
+        self._history = JobHistory(self._clock)
+        self._history.keep_batches(BatchHistory(INTERVAL_MS, self._settings[RETAINED_BATCHES]))
         self._lags = InputLags(lambda: self._pending.running | self._pending.held | self._pending.failed, None)
         self._decisions = Decisions(self._clock, lambda: self._rates)
         self._run()
         self.source = DriverSource(
             self._settings,
             settings_table().entries,
-            self._progress,
+            self._history.snapshot,
             self._decisions,
             DriverLedger(None, self._clock),
             StoredBatches(None, lambda: lambda data: None),
@@ -285,7 +287,7 @@ class SimulatedShop:
 
     def _tell(self, event: Callable[[StreamingListener], None]) -> None:
         """Tell the listeners of the page of an event."""
-        for listener in (self._progress, self._decisions):
+        for listener in (self._history, self._decisions):
             event(listener)
 
 

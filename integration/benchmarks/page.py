@@ -98,7 +98,8 @@ class Driver:
         self.ended = ended
         self.queued = queued
         self.bus = StreamingListenerBus()
-        self.bus.add(JobHistory(SystemClock()))
+        self.history = JobHistory(SystemClock())
+        self.bus.add(self.history)
         self.bus.start()
         self.partitions = partitions
         self.now_ms = (ended + queued) * 1000
@@ -140,7 +141,7 @@ class Driver:
 
 def page_of(driver: Driver) -> UiSystem:
     """A page over this driver."""
-    page = UiSystem(Settings({UI_PORT.key: "0"}), settings_table().entries, Duration(1000), SystemClock(), driver.bus, "0")
+    page = UiSystem(Settings({UI_PORT.key: "0"}), settings_table().entries, Duration(1000), SystemClock(), driver.bus, driver.history, "0")
     page.start(driver.status, driver.figures, dict, None, SparkLinks("local"))
     return page
 

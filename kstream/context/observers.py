@@ -72,7 +72,7 @@ class Observers:
         self._bus = bus
         self._late_batches = partial(LateBatches, interval, settings, parallelism)
         self._metrics = None if settings[METRICS_PORT] is None else _metrics_system(settings)
-        self._ui = _ui_system(settings, interval, clock, bus) if settings[UI_ENABLED] else None
+        self._ui = _ui_system(settings, interval, clock, bus, self.history) if settings[UI_ENABLED] else None
         self._engine: Engine | None = None
         """The engine of the context, once its checkpoint is open. The thread that starts writes it; any thread reads it."""
         self._reporter: StatusReporter | None = None
@@ -202,12 +202,12 @@ def _metrics_system(settings: Settings) -> MetricsSystem:
     return MetricsSystem(settings)
 
 
-def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus) -> UiSystem:
+def _ui_system(settings: Settings, interval: Duration, clock: Clock, bus: StreamingListenerBus, history: JobHistory) -> UiSystem:
     """Make the page. Imported late: most drivers have none."""
     from kstream.ui.ui_system import UiSystem
 
     version = str(import_module("kstream").__version__)  # by its name: the root of the package knows rooms above this one
-    return UiSystem(settings, settings_table().entries, interval, clock, bus, version)
+    return UiSystem(settings, settings_table().entries, interval, clock, bus, history, version)
 
 
 def _spark_links(spark: SparkUi | None) -> SparkLinks:

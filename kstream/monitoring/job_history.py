@@ -14,12 +14,15 @@ from kstream.errors import in_a_line, where_of, with_record
 from kstream.listener import (
     StreamingListener,
     StreamingListenerBatchCompleted,
+    StreamingListenerBatchStarted,
     StreamingListenerBatchSubmitted,
     StreamingListenerOutputOperationCompleted,
+    StreamingListenerOutputOperationStarted,
     StreamingListenerReceiverError,
     StreamingListenerReceiverStarted,
     StreamingListenerReceiverStopped,
 )
+from kstream.monitoring.batch_history import BatchHistory, KeptBatches
 from kstream.monitoring.histogram import BATCH_BOUNDS, Histogram
 from kstream.secret import harmless
 
@@ -75,6 +78,7 @@ class HistorySnapshot:
         inputs: the totals of each input, by stream id.
         limited: how many batches had fewer records than the logs, by stream id and reason.
         receivers: the receivers that have started, by stream id.
+        batches: the batches that a page shows; none without a page.
     """
 
     recent: Sequence[BatchInfo]
@@ -87,6 +91,7 @@ class HistorySnapshot:
     inputs: Mapping[int, InputTotals]
     limited: Mapping[tuple[int, str], int]
     receivers: Mapping[int, ReceiverHistory]
+    batches: KeptBatches
 
 
 class JobHistory(StreamingListener):
@@ -111,6 +116,12 @@ class JobHistory(StreamingListener):
         self._inputs: dict[int, InputTotals] = {}
         self._limited: Counter[tuple[int, str]] = Counter()
         self._receivers: dict[int, ReceiverHistory] = {}
+        self._batches: BatchHistory | None = None
+
+    def keep_batches(self, batches: BatchHistory | None) -> None:
+        """Keep also the batches that a page shows; None: no longer."""
+        with self._lock:
+            self._batches = batches
 
     def snapshot(self) -> HistorySnapshot:
         """Return what was kept up to this moment."""
@@ -126,6 +137,7 @@ class JobHistory(StreamingListener):
                 inputs=dict(self._inputs),
                 limited=dict(self._limited),
                 receivers=dict(self._receivers),
+                batches=KeptBatches() if self._batches is None else self._batches.kept(),
             )
 
     def note_error(self, message: str, error: BaseException) -> None:
@@ -144,20 +156,31 @@ class JobHistory(StreamingListener):
     # -- batches
 
     def onBatchSubmitted(self, batchSubmitted: StreamingListenerBatchSubmitted) -> None:
-        """Keep what each input reads, and count what has limited the batch."""
+        """Keep a batch, keep what each input reads, and count what has limited the batch."""
+        info = batchSubmitted.info
         with self._lock:
-            for number, source in batchSubmitted.info.inputs.items():
+            if self._batches is not None:
+                self._batches.submitted(info)
+            for number, source in info.inputs.items():
                 progress = source.progress
                 known = self._inputs.get(number, InputTotals())
                 self._inputs[number] = replace(known, description=progress.description)
                 if progress.limited_by is not None:
                     self._limited[number, progress.limited_by] += 1
 
+    def onBatchStarted(self, batchSubmitted: StreamingListenerBatchStarted) -> None:
+        """Keep a batch with its scheduling delay. (The parameter's name is pyspark's.)"""
+        with self._lock:
+            if self._batches is not None:
+                self._batches.started(batchSubmitted.info)
+
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Keep and count a batch that has ended, with its delays; of a batch that has succeeded count also its records."""
         info = batchCompleted.info
         succeeded = not info.has_failed
         with self._lock:
+            if self._batches is not None:
+                self._batches.ended(info)
             self._recent.append(info)
             self._ended[SUCCEEDED if succeeded else FAILED] += 1
             self._count_delays(info)
@@ -176,6 +199,12 @@ class JobHistory(StreamingListener):
             if milliseconds is not None:
                 histogram.observe(milliseconds / 1000)
 
+    def onOutputOperationStarted(self, outputOperationStarted: StreamingListenerOutputOperationStarted) -> None:
+        """Keep the start of an output operation."""
+        with self._lock:
+            if self._batches is not None:
+                self._batches.operated(outputOperationStarted.info)
+
     def onOutputOperationCompleted(self, outputOperationCompleted: StreamingListenerOutputOperationCompleted) -> None:
         """Count a run of an output operation, and keep its error."""
         info = outputOperationCompleted.info
@@ -183,6 +212,8 @@ class JobHistory(StreamingListener):
         if info.error is not None:
             error = LastError(self._clock.time_ms(), harmless(info.error), info.batch_time, f"{info.output_op_id}, {info.op_name}")
         with self._lock:
+            if self._batches is not None:
+                self._batches.operated(info)
             self._operations[info.output_op_id, info.op_name, SUCCEEDED if info.failure_reason is None else FAILED] += 1
             self._last_error = error or self._last_error
 

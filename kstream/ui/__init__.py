@@ -1,15 +1,12 @@
 """The page of a driver, and the same figures as JSON (Spark's streaming tab). Off unless `spark.streaming.kstream.ui.enabled` is set.
 
 One idea: a page source says how things are at one moment, the server shows it, and no batch waits for either. The page asks every two
-seconds; nobody who looks costs nothing. What is kept has bounds: whole facts of few batches, a small row of more, an hour in buckets. The
-files:
+seconds; nobody who looks costs nothing. The files:
 
     settings        the settings of the page
     forms           the forms of the JSON: each answer and each part of one, as TypedDicts
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
-    batch_forms     the forms of batches, inputs and output operations; BatchRow, what is kept of many
-    timeline        Timeline: the last hour in at most 600 buckets
-    streaming_job_progress_listener  keeps what the page needs of batches, inputs and receivers, within bounds
+    batch_forms     the forms of batches, inputs and output operations, and of the timeline (pure)
     decisions       Decisions: what the driver has decided or met lately, each in a sentence
     driver_ledger   DriverLedger: the ledger of a driver that runs, kept for a few seconds
     stored_batches  StoredBatches: the batches of a driver whose facts it does not keep, from its checkpoint

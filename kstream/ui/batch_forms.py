@@ -1,119 +1,28 @@
-"""The forms of batches, inputs and output operations, made from the facts that listeners get; BatchRow, which is what is kept of many."""
+"""The forms of batches, inputs and output operations, and of the timeline, made from what is kept of a job. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.monitoring.batch_row import BatchRow, OperationCounts, status_of
+from kstream.monitoring.timeline import TimelineBucket, bucket_ms
 from kstream.offsets.offset_range import OffsetRange
-from kstream.secret import line_without_secrets, without_secrets
+from kstream.secret import without_secrets
 from kstream.ui.forms import (
     BatchDetailForm,
     BatchForm,
     BatchStatus,
+    BucketForm,
     InputForm,
     OffsetsForm,
     OperationForm,
-    OperationStatus,
+    TimelineForm,
     spark_time,
 )
 
-Operations = Mapping[int, OutputOperationInfo]
-"""The output operations of a batch by their numbers."""
 NO_POLICIES: Mapping[int, str] = MappingProxyType({})
-_LONGEST_REASON = 300
-
-
-class OperationCounts(NamedTuple):
-    """How many output operations of a batch run, have succeeded, have failed, and how many there are."""
-
-    active: int
-    completed: int
-    failed: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRow:
-    """A batch in a few hundred bytes. Delays are milliseconds, None if they are not known.
-
-    Attributes:
-        time_ms: the batch time.
-        records: the records of its inputs.
-        scheduling, processing, total: its delays.
-        operations: the numbers of its output operations.
-        reason: the first error of an output in one line; None without one.
-        tries: how often its jobs have been submitted.
-        record_errors, skipped, losses: what it was completed without.
-        limited_by: why an input has fewer records than its logs had; None if none has.
-        lag: the records of its logs that no batch had when it was planned; None if no input knows it.
-    """
-
-    time_ms: int
-    records: int
-    scheduling: int | None
-    processing: int | None
-    total: int | None
-    operations: OperationCounts
-    reason: str | None
-    tries: int
-    record_errors: int
-    skipped: int
-    losses: int
-    limited_by: str | None
-    lag: int | None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an output operation has failed."""
-        return self.operations.failed > 0
-
-
-def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
-    """Return the row of a batch. Pure. Its cost does not depend on the number of partitions.
-
-    Args:
-        info: the facts.
-        operations: its output operations, if they are newer than those of the facts.
-    """
-    known = info.outputs if operations is None else operations
-    statuses = [status_of(known[number]) for number in sorted(known)]
-    errors = [operation.error or operation.failure_reason or "" for _, operation in sorted(known.items()) if _has_failed(operation)]
-    inputs = info.inputs.values()
-    reasons = dict.fromkeys(reason for source in inputs if (reason := source.progress.limited_by) is not None)
-    lags = [lag for source in inputs if (lag := source.progress.lag) is not None]
-    return BatchRow(
-        time_ms=info.batch_time.milliseconds,
-        records=sum(source.num_records for source in inputs),
-        scheduling=info.scheduling_delay_ms,
-        processing=info.processing_delay_ms,
-        total=info.total_delay_ms,
-        operations=OperationCounts(statuses.count("PROCESSING"), statuses.count("COMPLETED"), statuses.count("FAILED"), len(statuses)),
-        reason=line_without_secrets(errors[0])[:_LONGEST_REASON] if errors else None,
-        tries=info.tries,
-        record_errors=sum(source.num_record_errors for source in inputs),
-        skipped=sum(source.num_skipped for source in inputs),
-        losses=sum(source.num_losses for source in inputs),
-        limited_by="; ".join(reasons) if reasons else None,
-        lag=sum(lags) if lags else None,
-    )
-
-
-def status_of(operation: OutputOperationInfo) -> OperationStatus:
-    """Return the status of an output operation. Pure."""
-    if _has_failed(operation):
-        return "FAILED"
-    if operation.end_ms is not None:
-        return "COMPLETED"
-    return "QUEUED" if operation.start_ms is None else "PROCESSING"
-
-
-def _has_failed(operation: OutputOperationInfo) -> bool:
-    """Return whether an output operation has failed."""
-    return operation.failure_reason is not None
 
 
 def batch_form(row: BatchRow, status: BatchStatus, interval_ms: int) -> BatchForm:
@@ -228,4 +137,30 @@ def operation_form(operation: OutputOperationInfo, jobs: Sequence[int] = (), spa
         "failureReason": None if operation.failure_reason is None else without_secrets(operation.failure_reason),
         "jobIds": list(jobs),
         "jobUrls": [] if spark_url is None else [f"{spark_url}/jobs/job/?id={job}" for job in jobs],
+    }
+
+
+def timeline_form(buckets: Mapping[int, TimelineBucket], interval_ms: int) -> TimelineForm:
+    """Return the form of the last hour, oldest bucket first. Pure.
+
+    Args:
+        buckets: those that have a batch, by the moment at which they begin.
+        interval_ms: the batch interval.
+    """
+    return {"bucketMs": bucket_ms(interval_ms), "buckets": [_bucket_form(at, buckets[at], interval_ms) for at in sorted(buckets)]}
+
+
+def _bucket_form(time_ms: int, bucket: TimelineBucket, interval_ms: int) -> BucketForm:
+    """Return the form of the bucket that begins at `time_ms`."""
+    return {
+        "timeMs": time_ms,
+        "numBatches": bucket.batches,
+        "numFailed": bucket.failed,
+        "numRecords": bucket.records,
+        "inputRate": bucket.records * 1000 / (max(1, bucket.batches) * interval_ms),
+        "schedulingDelay": bucket.scheduling / bucket.timed if bucket.timed else None,
+        "processingTime": bucket.processing / bucket.timed if bucket.timed else None,
+        "totalDelay": bucket.total / bucket.timed if bucket.timed else None,
+        "maxTotalDelay": bucket.longest,
+        "lagRecords": bucket.lag,
     }

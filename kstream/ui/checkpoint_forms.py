@@ -14,6 +14,7 @@ from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, StreamLag
 from kstream.checkpoint.history import LedgerEntry
 from kstream.checkpoint.sign_of_life import behind_without_driver, judge
+from kstream.monitoring.timeline import HOUR_MS, bucket_ms
 from kstream.offsets.offset_range import PlannedRange
 from kstream.secret import line_without_secrets, without_secrets
 from kstream.ui.checkpoint_reader import KnownBatch, Snapshot
@@ -34,7 +35,6 @@ from kstream.ui.forms import (
     spark_time,
 )
 from kstream.ui.ledger_forms import RangesOf, loss_text
-from kstream.ui.timeline import HOUR_MS, bucket_ms
 
 DECISIONS = 200
 """The most decisions that are shown."""

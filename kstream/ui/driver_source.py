@@ -14,11 +14,13 @@ from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
 from kstream.conf import ConfigEntry, Settings, text_of
-from kstream.monitoring.job_history import ReceiverHistory
+from kstream.monitoring.batch_history import ActiveBatch, KeptBatches
+from kstream.monitoring.batch_row import BatchRow, row_of, status_of
+from kstream.monitoring.job_history import HistorySnapshot, ReceiverHistory
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.settings import SCALING_DOWN_RATIO, SCALING_UP_RATIO
 from kstream.secret import looks_secret, without_secrets
-from kstream.ui.batch_forms import BatchRow, batch_form, detail_form, operation_form, planned_form, row_of, status_of
+from kstream.ui.batch_forms import batch_form, detail_form, operation_form, planned_form, timeline_form
 from kstream.ui.decisions import Decision, Decisions
 from kstream.ui.driver_ledger import DriverLedger
 from kstream.ui.forms import (
@@ -41,7 +43,6 @@ from kstream.ui.forms import (
     spark_time,
 )
 from kstream.ui.stored_batches import StoredBatches
-from kstream.ui.streaming_job_progress_listener import ActiveBatch, Kept, StreamingJobProgressListener
 
 _MOST_JOBS = 1000
 """Of how many output operations that have ended the Spark jobs are kept."""
@@ -87,7 +88,7 @@ class DriverSource:
     Args:
         settings: those of the context.
         entries: all settings there are.
-        listener: what is kept of batches.
+        history: returns what was kept of the job up to this moment. Any thread.
         decisions: what was decided and met.
         ledger: the ledger.
         stored: the batches whose facts are not kept.
@@ -101,7 +102,7 @@ class DriverSource:
         self,
         settings: Settings,
         entries: Sequence[ConfigEntry[object]],
-        listener: StreamingJobProgressListener,
+        history: Callable[[], HistorySnapshot],
         decisions: Decisions,
         ledger: DriverLedger,
         stored: StoredBatches,
@@ -112,7 +113,7 @@ class DriverSource:
     ) -> None:
         self._settings = settings
         self._entries = entries
-        self._listener = listener
+        self._history = history
         self._decisions = decisions
         self._ledger = ledger
         self._stored = stored
@@ -129,29 +130,29 @@ class DriverSource:
 
     def timeline(self) -> TimelineForm:
         """Return the last hour before the newest batch in buckets, oldest first."""
-        return self._listener.timeline()
+        return timeline_form(self._history().batches.timeline, self._interval_ms())
 
     # -- figures
 
     def statistics(self) -> StatisticsForm:
         """Return the figures at the head of the page. Asks nobody."""
-        status, figures, kept = self._status(), self._figures(), self._listener.kept()
+        status, figures, history = self._status(), self._figures(), self._history()
         pending, lags = figures.pending, figures.lags()
         state, sentence = _state(status)
-        rows, interval = list(kept.rows.values()), status.interval
-        active = sum(known.info.is_active for known in kept.receivers.values())
+        rows, interval = list(history.batches.rows.values()), status.interval
+        active = sum(known.info.is_active for known in history.receivers.values())
         return {
             "startTime": spark_time(status.started_ms),
             "startTimeMs": status.started_ms,
             "batchDuration": interval.milliseconds,
-            "numReceivers": len(kept.receivers),
+            "numReceivers": len(history.receivers),
             "numActiveReceivers": active,
-            "numInactiveReceivers": len(kept.receivers) - active,
-            "numTotalCompletedBatches": kept.completed,
+            "numInactiveReceivers": len(history.receivers) - active,
+            "numTotalCompletedBatches": sum(history.ended.values()),
             "numRetainedCompletedBatches": len(rows),
             "numActiveBatches": len(pending.running),
-            "numProcessedRecords": kept.processed,
-            "numReceivedRecords": kept.received,
+            "numProcessedRecords": sum(each.records for each in history.inputs.values()),
+            "numReceivedRecords": history.batches.received,
             "avgInputRate": sum(row.records for row in rows) / (len(rows) * interval.seconds) if rows else None,
             "avgSchedulingDelay": _mean(row.scheduling for row in rows),
             "avgProcessingTime": _mean(row.processing for row in rows),
@@ -179,10 +180,10 @@ class DriverSource:
 
     def receivers(self) -> Sequence[ReceiverForm]:
         """Return the receivers that have started, by stream id."""
-        kept, rates, interval_ms = self._listener.kept(), self._figures().rates, self._interval_ms()
+        history, rates, interval_ms = self._history(), self._figures().rates, self._interval_ms()
         return [
-            _receiver_form(known, _event_rates(number, kept.retained, interval_ms), rates.get(number))
-            for number, known in sorted(kept.receivers.items())
+            _receiver_form(known, _event_rates(number, history.batches.retained, interval_ms), rates.get(number))
+            for number, known in sorted(history.receivers.items())
         ]
 
     def lag(self) -> Sequence[LagForm]:
@@ -223,7 +224,7 @@ class DriverSource:
             statuses: only batches with one of them; None for all.
             limit: at most so many; None for all.
         """
-        moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
+        moment = _Moment(self._history().batches, self._figures().pending, self._interval_ms())
         found: list[BatchForm] = []
         for time_ms in moment.times():
             if limit is not None and len(found) >= limit:
@@ -240,7 +241,7 @@ class DriverSource:
         raises its errors.
         """
         figures = self._figures()
-        moment = _Moment(self._listener.kept(), figures.pending, self._interval_ms())
+        moment = _Moment(self._history().batches, figures.pending, self._interval_ms())
         form = moment.form(batch_time_ms, moment.status(batch_time_ms)) if moment.is_known(batch_time_ms) else None
         info = moment.info(batch_time_ms)
         if form is None or info is None:
@@ -249,7 +250,7 @@ class DriverSource:
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
         """Return the output operations of a batch; None if its facts are not known, or no longer. Asks Spark for their jobs."""
-        moment = _Moment(self._listener.kept(), self._figures().pending, self._interval_ms())
+        moment = _Moment(self._history().batches, self._figures().pending, self._interval_ms())
         return self._operations(moment.operations(batch_time_ms)) if moment.has_facts(batch_time_ms) else None
 
     def _interval_ms(self) -> int:
@@ -281,7 +282,7 @@ class DriverSource:
 class _Moment:
     """The batches at one moment. A batch is named by its batch time in milliseconds."""
 
-    def __init__(self, kept: Kept, pending: PendingBatches, interval_ms: int) -> None:
+    def __init__(self, kept: KeptBatches, pending: PendingBatches, interval_ms: int) -> None:
         self._kept = kept
         self._interval_ms = interval_ms
         self._running, self._retrying, self._held, self._failed = (

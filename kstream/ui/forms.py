@@ -10,10 +10,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any, Literal, TypedDict
 
+from kstream.monitoring.batch_row import OperationStatus
+
 BatchStatus = Literal["PROCESSING", "QUEUED", "COMPLETED", "FAILED", "HELD", "RETRYING", "PENDING"]
 """PENDING: planned, and nobody runs it: its driver has ended, or the page only knows its plan. HELD: it waits for an earlier batch that has
 failed. RETRYING: it waits for its next try. FAILED: it has no retry left in this driver."""
-OperationStatus = Literal["QUEUED", "PROCESSING", "COMPLETED", "FAILED"]
 DecisionKind = Literal["limit", "rate", "allocation", "warning", "error", "data loss"]
 Source = Literal["driver", "checkpoint"]
 

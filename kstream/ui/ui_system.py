@@ -12,6 +12,8 @@ from kstream.conf import ConfigEntry, Settings
 from kstream.errors import ConfigurationError
 from kstream.http_server import is_loopback
 from kstream.listener import StreamingListenerBus
+from kstream.monitoring.batch_history import BatchHistory
+from kstream.monitoring.job_history import JobHistory
 from kstream.storage import FileStore
 from kstream.ui.access import make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
@@ -19,7 +21,6 @@ from kstream.ui.driver_ledger import DriverLedger, connectors_ranges
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
 from kstream.ui.settings import RETAINED_BATCHES, UI_HOST, UI_PORT, UI_TOKEN
 from kstream.ui.stored_batches import StoredBatches
-from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
 from kstream.ui.ui_server import UiServer
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class UiSystem:
         interval: the batch interval.
         clock: the clock of the context.
         bus: the listener bus of the context.
+        history: the history of the job.
         version: of kstream.
     """
 
@@ -44,6 +46,7 @@ class UiSystem:
         interval: Duration,
         clock: Clock,
         bus: StreamingListenerBus,
+        history: JobHistory,
         version: str,
     ) -> None:
         self._settings = settings
@@ -51,8 +54,8 @@ class UiSystem:
         self._interval = interval
         self._clock = clock
         self._bus = bus
+        self._history = history
         self._version = version
-        self._listener: StreamingJobProgressListener | None = None
         self._decisions: Decisions | None = None
         self._warnings: LoggedWarnings | None = None
         self._server: UiServer | None = None
@@ -91,16 +94,15 @@ class UiSystem:
         is_made = token is None and not is_loopback(host)
         if is_made:
             token = make_token()
-        self._listener = StreamingJobProgressListener(self._interval.milliseconds, retained)
         self._decisions = Decisions(self._clock, rates)
         self._warnings = LoggedWarnings(self._decisions)
         ledger = DriverLedger(store, self._clock)
         stored = StoredBatches(store, connectors_ranges)
         source = DriverSource(
-            self._settings, self._entries, self._listener, self._decisions, ledger, stored, status, figures, spark, self._version
+            self._settings, self._entries, self._history.snapshot, self._decisions, ledger, stored, status, figures, spark, self._version
         )
         self._server = UiServer(host, self._settings[UI_PORT], source, token)
-        self._bus.add(self._listener)
+        self._history.keep_batches(BatchHistory(self._interval.milliseconds, retained))
         self._bus.add(self._decisions)
         self._warnings.start()
         self._server.start()
@@ -108,10 +110,10 @@ class UiSystem:
 
     def stop(self) -> None:
         """Close the port and end its threads. Blocks for a moment. Does nothing before the start."""
-        if self._server is None or self._listener is None or self._decisions is None or self._warnings is None:
+        if self._server is None or self._decisions is None or self._warnings is None:
             return
         self._warnings.stop()
-        self._bus.remove(self._listener)
+        self._history.keep_batches(None)
         self._bus.remove(self._decisions)
         self._server.stop()
         self._server = None

@@ -26,6 +26,8 @@ from kstream.listener import (
     StreamingListenerReceiverError,
     StreamingListenerReceiverStarted,
 )
+from kstream.monitoring.batch_history import BatchHistory
+from kstream.monitoring.job_history import JobHistory
 from kstream.offsets.offset_range import OffsetRange
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.input_lags import InputLags
@@ -36,7 +38,6 @@ from kstream.ui.decisions import Decisions
 from kstream.ui.driver_ledger import COUNT_FRESH_MS, FRESH_MS, DriverLedger
 from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
 from kstream.ui.stored_batches import StoredBatches
-from kstream.ui.streaming_job_progress_listener import StreamingJobProgressListener
 from tests.skipping import TOPIC
 from tests.stores import CountingStore, FaultyStore
 from tests.ui.infos import info_of, run_through, source_of, submitted_of
@@ -52,7 +53,8 @@ class Sourced:
 
     def __init__(self, conf: dict[str, str] | None = None, store: Any = None) -> None:
         self.clock = ManualClock(0)
-        self.listener = StreamingJobProgressListener(1000, 100)
+        self.history = JobHistory(self.clock)
+        self.history.keep_batches(BatchHistory(1000, 100))
         self.lags = InputLags(set, None)
         self.status = STATUS
         self.figures = DriverFigures()
@@ -65,7 +67,7 @@ class Sourced:
         self.source = DriverSource(
             Settings(conf or {}),
             settings_table().entries,
-            self.listener,
+            self.history.snapshot,
             self.decisions,
             self.ledger,
             stored,
@@ -107,10 +109,10 @@ def test_no_text_of_an_error_has_a_secret_and_the_traceback_can_still_be_read(se
     output = info_of(1000).outputs[0]
     trace = f'Traceback (most recent call last):\n  File "job.py", line 7, in work\nValueError: {secret}\nin output operation 0'
     failed = replace(info_of(1000), outputs={0: replace(output, error=f"ValueError: {secret}", failure_reason=trace)})
-    run_through(made.listener, failed)
+    run_through(made.history, failed)
     run_through(made.decisions, failed)
     receiver = ReceiverInfo(0, "socket", False, "host-1", "0", f"ValueError: {secret}", trace, 5000)
-    made.listener.onReceiverError(StreamingListenerReceiverError(receiver))
+    made.history.onReceiverError(StreamingListenerReceiverError(receiver))
     source = made.source
     shown = json.dumps([source.batches(), source.batch(1000), source.operations(1000), source.decisions(), source.receivers()])
     assert "hunter2" not in shown
@@ -133,7 +135,7 @@ def test_no_text_of_an_error_has_a_secret_and_the_traceback_can_still_be_read(se
 
 def test_spark_is_asked_for_the_jobs_of_a_batch_when_somebody_looks_at_it_and_once() -> None:
     made = Sourced()
-    run_through(made.listener, info_of(1000))
+    run_through(made.history, info_of(1000))
     made.source.batches()
     made.source.statistics()
     assert made.asked == []
@@ -147,7 +149,7 @@ def test_spark_is_asked_for_the_jobs_of_a_batch_when_somebody_looks_at_it_and_on
 
 def test_an_answer_without_jobs_is_not_kept_as_spark_may_not_have_answered() -> None:
     made = Sourced()
-    run_through(made.listener, info_of(1000))
+    run_through(made.history, info_of(1000))
     made.jobs = ()
     first = made.source.batch(1000)
     made.jobs = (7, 5)
@@ -160,9 +162,9 @@ def test_the_jobs_of_an_operation_that_runs_are_asked_for_each_time() -> None:
     made = Sourced()
     whole = info_of(1000)
     submitted = submitted_of(whole)
-    run_through(made.listener, whole)
+    run_through(made.history, whole)
     again = replace(submitted.outputs[0], start_ms=2005)
-    made.listener.onOutputOperationStarted(StreamingListenerOutputOperationStarted(again))
+    made.history.onOutputOperationStarted(StreamingListenerOutputOperationStarted(again))
     made.source.operations(1000)
     made.jobs = (5, 7, 9)
     operations = made.source.operations(1000)
@@ -171,7 +173,7 @@ def test_the_jobs_of_an_operation_that_runs_are_asked_for_each_time() -> None:
 
 def test_an_operation_that_has_not_started_has_no_jobs_and_spark_is_not_asked() -> None:
     made = Sourced()
-    made.listener.onBatchSubmitted(StreamingListenerBatchSubmitted(submitted_of(info_of(1000))))
+    made.history.onBatchSubmitted(StreamingListenerBatchSubmitted(submitted_of(info_of(1000))))
     made.figures = DriverFigures(PendingBatches(running=frozenset({Time(1000)})))
     operations = made.source.operations(1000)
     assert operations is not None and operations[0]["status"] == "QUEUED" and operations[0]["jobIds"] == [] and made.asked == []
@@ -184,9 +186,9 @@ def test_an_input_tells_its_record_errors_by_their_kind_and_what_became_of_the_r
     made = Sourced()
     made.figures = DriverFigures(error_policies={0: "dead-letter"})
     kinds = [("map at job.py:7", "ValueError", 3), ("valueDecoder", "KeyError", 1)]
-    run_through(made.listener, info_of(1000, StreamInputInfo(0, 10, num_record_errors=4, record_errors=kinds)))
-    run_through(made.listener, info_of(2000, StreamInputInfo(0, 10)))
-    run_through(made.listener, replace(info_of(3000), inputs={1: StreamInputInfo(1, 10)}))
+    run_through(made.history, info_of(1000, StreamInputInfo(0, 10, num_record_errors=4, record_errors=kinds)))
+    run_through(made.history, info_of(2000, StreamInputInfo(0, 10)))
+    run_through(made.history, replace(info_of(3000), inputs={1: StreamInputInfo(1, 10)}))
     told = [made.source.batch(time_ms) for time_ms in (1000, 2000, 3000)]
     inputs = [batch["inputs"][0] for batch in told if batch is not None]
     assert [(each["numRecordErrors"], each["errorsPolicy"]) for each in inputs] == [(4, "dead-letter"), (0, "dead-letter"), (0, None)]
@@ -203,7 +205,7 @@ def with_old_batches(store: Any = None) -> Sourced:
     """A source that keeps the facts of a hundred batches of a hundred and fifty."""
     made = Sourced(store=store)
     for number in range(150):
-        run_through(made.listener, info_of(number * 1000, source_of(1)))
+        run_through(made.history, info_of(number * 1000, source_of(1)))
     return made
 
 
@@ -316,7 +318,7 @@ def test_the_rate_that_back_pressure_allows_now_is_that_of_each_input() -> None:
     made = Sourced()
     made.lags.planned(Time(1000), [source_of(1)], 1000)
     made.lags.planned(Time(2000), [replace(source_of(1), stream_id=1)], 2000)
-    made.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "socket", True, "host-1", "0")))
+    made.history.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "socket", True, "host-1", "0")))
     made.figures = DriverFigures(rates={1: 700, 2: 80})
     assert [(lag["stream"], lag["rateLimit"]) for lag in made.source.lag()] == [(0, None), (1, 700)]
     assert [receiver["rateLimit"] for receiver in made.source.receivers()] == [80]
@@ -329,16 +331,16 @@ def test_the_event_rates_of_a_receiver_are_those_of_its_stream_in_the_batches_th
     """Spark's REST has them under these names."""
     made = Sourced()
     made.status = replace(STATUS, interval=Duration(2000))
-    made.listener.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(0, "socket", True, "host-1", "0")))
+    made.history.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(0, "socket", True, "host-1", "0")))
     (receiver,) = made.source.receivers()
     assert (receiver["avgEventRate"], receiver["eventRates"]) == (None, [])
     for number in (1, 3, 2):
-        run_through(made.listener, info_of(number * 2000, StreamInputInfo(0, number * 10)))
-    run_through(made.listener, info_of(8000))  # a batch that has nothing of this stream
+        run_through(made.history, info_of(number * 2000, StreamInputInfo(0, number * 10)))
+    run_through(made.history, info_of(8000))  # a batch that has nothing of this stream
     (receiver,) = made.source.receivers()
     assert receiver["eventRates"] == [(2000, 5.0), (4000, 10.0), (6000, 15.0)] and receiver["avgEventRate"] == 10.0
     for number in range(10, 1000):
-        run_through(made.listener, info_of(number * 2000, StreamInputInfo(0, 40)))
+        run_through(made.history, info_of(number * 2000, StreamInputInfo(0, 40)))
     (receiver,) = made.source.receivers()
     assert len(receiver["eventRates"]) == 100 and receiver["avgEventRate"] == 20.0
 
