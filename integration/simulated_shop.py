@@ -29,6 +29,7 @@ from kstream.listener import (
 )
 from kstream.monitoring.batch_history import BatchHistory
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import EngineSnapshot, JobSnapshot
 from kstream.offsets.admission_control import AdmissionControl, AdmissionSettings
 from kstream.offsets.offset_range import OffsetRange, Partition
 from kstream.scheduler.input_lags import InputLags
@@ -36,7 +37,7 @@ from kstream.scheduler.rate_estimator import create_rate_estimator
 from kstream.testing import ManualClock
 from kstream.ui.decisions import Decisions
 from kstream.ui.driver_ledger import DriverLedger
-from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.driver_source import DriverSource, SparkLinks
 from kstream.ui.settings import RETAINED_BATCHES
 from kstream.ui.stored_batches import StoredBatches
 
@@ -104,12 +105,10 @@ class SimulatedShop:
         self.source = DriverSource(
             self._settings,
             settings_table().entries,
-            self._history.snapshot,
+            self._job,
             self._decisions,
             DriverLedger(None, self._clock),
             StoredBatches(None, lambda: lambda data: None),
-            self._status,
-            lambda: DriverFigures(self._pending, (), self._rates, self._lags.lags, {0: "fail"}),
             SparkLinks("app-20261124060300-0042", SPARK_URL, self._jobs_of),
             "0.1.0",
         )
@@ -253,6 +252,11 @@ class SimulatedShop:
         self._tell_at(max(held).milliseconds + 600)
 
     # -- what a driver knows of itself
+
+    def _job(self) -> JobSnapshot:
+        """Return the job now."""
+        engine = EngineSnapshot(pending=self._pending, rates=self._rates, lags=self._lags.lags())
+        return JobSnapshot(self._status(), self._history.snapshot(), engine, error_policies={0: "fail"})
 
     def _status(self) -> DriverStatus:
         """Return the status of the driver."""

@@ -29,8 +29,8 @@ from kstream.listener import (
 )
 from kstream.metrics.metrics_system import MetricsSystem
 from kstream.metrics.settings import METRICS_PORT
-from kstream.metrics.streaming_source import EngineFigures
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import EngineSnapshot, JobSnapshot
 from kstream.scheduler.input_lags import InputLags
 from kstream.storage import MemoryFileStore
 
@@ -97,7 +97,7 @@ def main() -> int:
     bus.add(history)
     metrics = MetricsSystem(Settings({METRICS_PORT.key: "0"}))
     status = DriverStatus("bench", 1, "host", 1, 0, options.batches * 1000, Duration(1000))
-    metrics.start(lambda: status, lambda: EngineFigures(lags=lags.lags()), history.snapshot)
+    metrics.start(lambda: JobSnapshot(status, history.snapshot(), EngineSnapshot(lags=lags.lags())))
     bus.start()
     batch = statistics.median(batch_ms(bus, lags, info_of(number, options.partitions)) for number in range(options.batches))
     batch += statistics.median(requests_ms(metrics) for _ in range(options.batches))

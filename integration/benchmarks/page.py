@@ -36,9 +36,10 @@ from kstream.listener import (
     StreamingListenerOutputOperationStarted,
 )
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import EngineSnapshot, JobSnapshot
 from kstream.offsets.offset_range import OffsetRange
 from kstream.scheduler.input_lags import InputLags
-from kstream.ui.driver_source import DriverFigures, SparkLinks
+from kstream.ui.driver_source import SparkLinks
 from kstream.ui.settings import UI_PORT
 from kstream.ui.ui_system import UiSystem
 
@@ -110,8 +111,9 @@ class Driver:
         unfinished = len(self.waiting)
         return DriverStatus("bench", 1, "host", 1, 0, self.now_ms, Duration(1000), Time(self.now_ms), unfinished, min(self.waiting))
 
-    def figures(self) -> DriverFigures:
-        return DriverFigures(PendingBatches(running=self.waiting), lags=self.lags.lags)
+    def job(self) -> JobSnapshot:
+        engine = EngineSnapshot(pending=PendingBatches(running=self.waiting), lags=self.lags.lags())
+        return JobSnapshot(self.status(), self.history.snapshot(), engine)
 
     def work(self) -> None:
         """Runs batches, and then only plans them."""
@@ -142,7 +144,7 @@ class Driver:
 def page_of(driver: Driver) -> UiSystem:
     """A page over this driver."""
     page = UiSystem(Settings({UI_PORT.key: "0"}), settings_table().entries, Duration(1000), SystemClock(), driver.bus, driver.history, "0")
-    page.start(driver.status, driver.figures, dict, None, SparkLinks("local"))
+    page.start(driver.job, dict, None, SparkLinks("local"))
     return page
 
 

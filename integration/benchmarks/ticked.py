@@ -60,7 +60,7 @@ class Ticked:
         """How many received blocks the driver has that are in no batch yet."""
         engine = self.ssc._engine
         assert engine is not None
-        return engine.waiting_blocks() or 0
+        return engine.snapshot().waiting_blocks or 0
 
     def run(self, batches: int, timeout: float = 60) -> list[float]:
         """From the start of the context to its end. Returns the seconds of each batch, as `batch` does."""

@@ -8,11 +8,11 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
-    batch        Batch, Job, JobSet: a batch in the driver that runs it; BatchCounts, PendingBatches
+    batch        Batch, Job, JobSet: a batch in the driver that runs it; PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
 """
 
-from kstream.batch.batch import Batch, BatchCounts, Job, JobSet, PendingBatches, RDDScope
+from kstream.batch.batch import Batch, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
@@ -21,7 +21,6 @@ from kstream.offsets.offset_range import SkippedRecord
 
 __all__ = [
     "Batch",
-    "BatchCounts",
     "BatchDelays",
     "BatchInfo",
     "BatchOutcome",

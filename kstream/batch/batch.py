@@ -1,6 +1,6 @@
 """Batch, Job, JobSet: a batch in the driver that runs it, its jobs and their times.
 
-BatchCounts, PendingBatches: how many batches are in each state, and which. RDDScope: the box in which Spark's pages draw the RDDs of an
+PendingBatches: which batches are in each state. RDDScope: the box in which Spark's pages draw the RDDs of an
 operator, or of an operator in one batch.
 """
 
@@ -211,39 +211,21 @@ class JobSet:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCounts:
-    """How many batches have not succeeded, at one moment.
+class PendingBatches:
+    """The batches that have not succeeded, at one moment.
 
     Attributes:
         running: those that run, or wait for their turn only.
         retrying: those between two tries.
         held: those that wait for an earlier batch that has failed.
         failed: those that have no retry left, or whose completion the store refused.
-        oldest: the oldest of all of them; None without any.
     """
-
-    running: int = 0
-    retrying: int = 0
-    held: int = 0
-    failed: int = 0
-    oldest: Time | None = None
-
-    @property
-    def unfinished(self) -> int:
-        """How many there are."""
-        return self.running + self.waiting + self.failed
-
-    @property
-    def waiting(self) -> int:
-        """How many wait, for a retry or for an earlier batch."""
-        return self.retrying + self.held
-
-
-@dataclass(frozen=True, slots=True)
-class PendingBatches:
-    """The batches that have not succeeded, at one moment. The sets are those that `BatchCounts` counts."""
 
     running: frozenset[Time] = frozenset()
     retrying: frozenset[Time] = frozenset()
     held: frozenset[Time] = frozenset()
     failed: frozenset[Time] = frozenset()
+
+    def all(self) -> frozenset[Time]:
+        """Return all of them."""
+        return self.running | self.retrying | self.held | self.failed

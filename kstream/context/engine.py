@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kstream.batch import BatchInfo, LogLag
+from kstream.batch import BatchInfo
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
@@ -28,6 +28,7 @@ from kstream.dstream.state_files import StateFiles
 from kstream.errors import FencedError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread
+from kstream.monitoring.job_snapshot import EngineSnapshot
 from kstream.receiver import Receiver
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
@@ -269,12 +270,6 @@ class Engine:
         """Whether this driver has found that another one has taken over. Any thread."""
         return self._generator.is_fenced
 
-    def last_planned(self) -> Time | None:
-        """Return the newest batch that has a plan, of this driver or an earlier one; None before the first. Any thread."""
-        contents = self._opened.contents
-        before = None if contents is None else contents.last_planned
-        return max((time for time in (before, self.lifecycle.newest_planned()) if time is not None), default=None)
-
     def newest_succeeded(self) -> Time | None:
         """Return the newest batch that was planned, if all planned batches have succeeded; else None. Any thread."""
         return None if self.lifecycle.unfinished() else self.lifecycle.newest_planned()
@@ -283,17 +278,26 @@ class Engine:
         """Return the rate that back-pressure has computed last for each input, by stream id; none before the first. Any thread."""
         return {each.stream_id: each.latest_rate for each in self._rate_controllers if each.latest_rate >= 0}
 
-    def lags(self) -> dict[int, LogLag]:
-        """Return the lag of each input that reads logs, by stream id; none before the first plan. Any thread."""
-        return self._lags.lags()
+    def snapshot(self) -> EngineSnapshot:
+        """Return what is known at this moment. Any thread; asks nobody, and never blocks for long."""
+        return EngineSnapshot(
+            epoch=self.epoch,
+            is_fenced=self.is_fenced,
+            last_planned=self._last_planned(),
+            pending=self.lifecycle.pending(),
+            retries=self.lifecycle.retries,
+            rates=self.rates(),
+            lags=self._lags.lags(),
+            state_error=self._states.write_error,
+            waiting_blocks=None if self._received is None else self._received.waiting_blocks(),
+            allocations=() if self.allocation is None else self.allocation.recent(),
+        )
 
-    def state_error(self) -> Exception | None:
-        """Return why the state of the last batch that was due could not be written; None if it was. Any thread."""
-        return self._states.write_error
-
-    def waiting_blocks(self) -> int | None:
-        """Return the number of received blocks that are in no batch; None without receivers. Any thread."""
-        return None if self._received is None else self._received.waiting_blocks()
+    def _last_planned(self) -> Time | None:
+        """Return the newest batch that has a plan, of this driver or an earlier one; None before the first."""
+        contents = self._opened.contents
+        before = None if contents is None else contents.last_planned
+        return max((time for time in (before, self.lifecycle.newest_planned()) if time is not None), default=None)
 
     def receivers_on_executors(self) -> Mapping[str, int]:
         """Return how many receivers run on an executor, or may start there, by executor id. Any thread."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Duration
 from kstream.clock import Clock, SettableClock
@@ -17,11 +16,12 @@ from kstream.context.late_batches import LateBatches
 from kstream.context.progress import BatchProgress, progress_of
 from kstream.context.settings_table import settings_table
 from kstream.context.status import StatusCollector, StatusReporter
-from kstream.dstream import DStreamGraph, ReceiverInputDStream
+from kstream.dstream import DStreamGraph, InputDStream, ReceiverInputDStream
 from kstream.errors import MissingDependencyError
 from kstream.listener import StreamingListenerBus
 from kstream.metrics.settings import METRICS_PORT
 from kstream.monitoring.job_history import KEPT, JobHistory
+from kstream.monitoring.job_snapshot import EngineSnapshot, JobSnapshot
 from kstream.receiver.receiver_tracker import receiver_name
 from kstream.ui.settings import UI_ENABLED
 
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from kstream.checkpoint.driver_status import DriverStatus
     from kstream.checkpoint.stop_request import StopRequest
     from kstream.metrics.metrics_system import MetricsSystem
-    from kstream.metrics.streaming_source import EngineFigures
     from kstream.spark.spark_ui import SparkUi
     from kstream.storage import FileStore
-    from kstream.ui.driver_source import DriverFigures, SparkLinks
+    from kstream.ui.driver_source import SparkLinks
     from kstream.ui.ui_system import UiSystem
 
 _NO_SPARK = "local"
@@ -66,7 +65,7 @@ class Observers:
         self._executors = executors
         self._application, self._interval = application, interval
         self.history = JobHistory(clock)
-        self.collector = StatusCollector(application, interval, clock, self.history)
+        self.collector = StatusCollector(application, interval, clock)
         bus.add(self.history)
         bus.add(BatchLines(interval))
         self._bus = bus
@@ -75,6 +74,7 @@ class Observers:
         self._ui = _ui_system(settings, interval, clock, bus, self.history) if settings[UI_ENABLED] else None
         self._engine: Engine | None = None
         """The engine of the context, once its checkpoint is open. The thread that starts writes it; any thread reads it."""
+        self._graph: DStreamGraph | None = None
         self._reporter: StatusReporter | None = None
         self._ended: str | None = None
         self.has_started = False
@@ -102,11 +102,11 @@ class Observers:
             PortTakenError: another process has a port.
             ConfigurationError: a port cannot be opened, or a setting has no meaning.
         """
-        self.has_started = True
+        self.has_started, self._graph = True, graph
         if self._metrics is not None:
-            self._metrics.start(self.status, partial(self._engine_figures, graph), self.history.snapshot)
+            self._metrics.start(self.snapshot)
         if self._ui is not None:
-            self._ui.start(self.status, partial(self._driver_figures, graph), self._rates, store, _spark_links(spark))
+            self._ui.start(self.snapshot, self._rates, store, _spark_links(spark))
         self._bus.add(self._late_batches(_tasks_settings(graph)))
         self.collector.started(self.metrics_url, self.ui_url)
 
@@ -122,7 +122,7 @@ class Observers:
             on_stop: as of StatusReporter.
         """
         if not isinstance(self._clock, SettableClock):
-            self._reporter = StatusReporter(store, self._clock, partial(self.collector.status, self._engine), on_stop)
+            self._reporter = StatusReporter(store, self._clock, lambda ended: self.snapshot(ended).status, on_stop)
             self._reporter.start()
 
     def ended(self, how: str) -> None:
@@ -141,39 +141,22 @@ class Observers:
 
     def status(self) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store."""
-        return self.collector.status(self._engine, self._ended)
+        return self.snapshot().status
+
+    def snapshot(self, ended: str | None = None) -> JobSnapshot:
+        """Return the job at this moment. Any thread; asks nobody.
+
+        Args:
+            ended: how the context has ended; None if it has not, or if `ended` has told it.
+        """
+        history = self.history.snapshot()  # before the engine: a batch that ends meanwhile is then shown as one that runs
+        engine = EngineSnapshot() if self._engine is None else self._engine.snapshot()
+        status = self.collector.status(history, engine, ended or self._ended)
+        inputs = [] if self._graph is None else self._graph.active_inputs()
+        return JobSnapshot(status, history, engine, _error_policies(inputs), _receivers(inputs), self._executors())
 
     def _rates(self) -> dict[int, int]:
         return {} if self._engine is None else self._engine.rates()
-
-    def _engine_figures(self, graph: DStreamGraph) -> EngineFigures:
-        """Return what the engine knows at this moment, for metrics. Any thread; asks nobody."""
-        from kstream.metrics.streaming_source import EngineFigures
-
-        engine = self._engine
-        figures = EngineFigures(error_policies=_error_policies(graph), receivers=_receivers(graph), executors=self._executors())
-        if engine is None:
-            return figures
-        decided = None if engine.allocation is None else engine.allocation.latest
-        return replace(
-            figures,
-            batches=engine.lifecycle.counts(),
-            retries=engine.lifecycle.retries,
-            rates=engine.rates(),
-            lags=engine.lags(),
-            waiting_blocks=engine.waiting_blocks(),
-            executors_wanted=None if decided is None else decided.total,
-        )
-
-    def _driver_figures(self, graph: DStreamGraph) -> DriverFigures:
-        """Return what the engine knows at this moment, for the page. Any thread; asks nobody."""
-        from kstream.ui.driver_source import DriverFigures
-
-        engine = self._engine
-        if engine is None:
-            return DriverFigures(error_policies=_error_policies(graph))
-        allocations = [] if engine.allocation is None else engine.allocation.recent()
-        return DriverFigures(engine.lifecycle.pending(), allocations, engine.rates(), engine.lags, _error_policies(graph))
 
     @property
     def metrics_url(self) -> str | None:
@@ -217,9 +200,9 @@ def _spark_links(spark: SparkUi | None) -> SparkLinks:
     return SparkLinks(_NO_SPARK) if spark is None else SparkLinks(spark.application, spark.url, spark.job_ids)
 
 
-def _error_policies(graph: DStreamGraph) -> dict[int, str]:
-    """Return the policy of each input for a record that fails, by stream id. Any thread."""
-    return {stream.id: stream.errors_policy for stream in graph.active_inputs()}
+def _error_policies(inputs: Iterable[InputDStream[Any]]) -> dict[int, str]:
+    """Return the policy of each input for a record that fails, by stream id."""
+    return {stream.id: stream.errors_policy for stream in inputs}
 
 
 def _tasks_settings(graph: DStreamGraph) -> dict[int, ConfigEntry[int]]:
@@ -227,7 +210,7 @@ def _tasks_settings(graph: DStreamGraph) -> dict[int, ConfigEntry[int]]:
     return {stream.id: stream.tasks_setting for stream in graph.active_inputs() if stream.tasks_setting is not None}
 
 
-def _receivers(graph: DStreamGraph) -> dict[int, str]:
-    """Return the name of each receiver, whether it has ever started or not, by stream id. Any thread."""
-    streams = (stream for stream in graph.active_inputs() if isinstance(stream, ReceiverInputDStream))
+def _receivers(inputs: Iterable[InputDStream[Any]]) -> dict[int, str]:
+    """Return the name of each receiver, whether it has ever started or not, by stream id."""
+    streams = (stream for stream in inputs if isinstance(stream, ReceiverInputDStream))
     return {stream.id: receiver_name(stream.receiver, stream.id) for stream in streams}

@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from kstream.batch import BatchInfo, LogLag
@@ -30,9 +29,9 @@ from kstream.checkpoint.driver_status import (
 )
 from kstream.checkpoint.stop_request import StopRequest, drop_stops_before, read_stop
 from kstream.clock import Clock
-from kstream.context.engine import Engine
 from kstream.errors import CheckpointError, JvmLostError, StorageError, in_a_line
-from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_history import HistorySnapshot
+from kstream.monitoring.job_snapshot import EngineSnapshot
 from kstream.secret import harmless
 from kstream.storage import FileStore
 
@@ -50,14 +49,12 @@ class StatusCollector:
         application: the name of the application.
         interval: the batch interval.
         clock: the clock of the context.
-        history: the history of its job.
     """
 
-    def __init__(self, application: str, interval: Duration, clock: Clock, history: JobHistory) -> None:
+    def __init__(self, application: str, interval: Duration, clock: Clock) -> None:
         self._application = application
         self._interval = interval
         self._clock = clock
-        self._history = history
         self._started_ms = clock.time_ms()
         self._metrics_url: str | None = None
         self._ui_url: str | None = None
@@ -74,49 +71,39 @@ class StatusCollector:
         """
         self._started_ms, self._metrics_url, self._ui_url = self._clock.time_ms(), metrics_url, ui_url
 
-    def status(self, engine: Engine | None, ended: str | None = None) -> DriverStatus:
+    def status(self, history: HistorySnapshot, engine: EngineSnapshot, ended: str | None = None) -> DriverStatus:
         """Return the status of this moment. Any thread; asks no store.
 
         Args:
-            engine: the engine of the context; None while its checkpoint is not open.
+            history: the history of the job.
+            engine: what the engine knows.
             ended: how the context has ended; None if it has not.
         """
-        history = self._history.snapshot()
-        status = DriverStatus(
+        pending, error = engine.pending, engine.state_error
+        return DriverStatus(
             application=self._application,
-            epoch=0,
+            epoch=engine.epoch,
             host=socket.gethostname(),
             pid=os.getpid(),
             started_ms=self._started_ms,
             written_ms=self._clock.time_ms(),
             interval=self._interval,
+            last_planned=engine.last_planned,
+            unfinished=len(pending.all()),
+            oldest_unfinished=min(pending.all(), default=None),
+            failed=len(pending.failed),
+            waiting=len(pending.retrying) + len(pending.held),
             recent=tuple(map(figures_of, history.recent[-RECENT:])),
+            lag=tuple(stream_lag(number, lag) for number, lag in engine.lags.items()),
+            rates=engine.rates,
             last_error=history.last_error,
-            ended=ended,
+            state_error=None if error is None else harmless(in_a_line(error)),
+            ended="fenced" if engine.is_fenced else ended,
             metrics_url=self._metrics_url,
             ui_url=self._ui_url,
             process=self._process,
             supervised=self.is_supervised,
         )
-        return status if engine is None else _with_engine(status, engine)
-
-
-def _with_engine(status: DriverStatus, engine: Engine) -> DriverStatus:
-    """Return the status with what the engine knows at this moment."""
-    batches, error = engine.lifecycle.counts(), engine.state_error()
-    return replace(
-        status,
-        epoch=engine.epoch,
-        last_planned=engine.last_planned(),
-        unfinished=batches.unfinished,
-        oldest_unfinished=batches.oldest,
-        failed=batches.failed,
-        waiting=batches.waiting,
-        lag=tuple(stream_lag(number, lag) for number, lag in engine.lags().items()),
-        rates=engine.rates(),
-        state_error=None if error is None else harmless(in_a_line(error)),
-        ended="fenced" if engine.is_fenced else status.ended,
-    )
 
 
 def figures_of(info: BatchInfo) -> BatchFigures:

@@ -7,14 +7,13 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from kstream.checkpoint.driver_status import DriverStatus
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError
 from kstream.metrics.measured_store import MeasuredStore, StoreFigures
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.metrics.settings import METRICS_HOST, METRICS_MAX_PARTITIONS, METRICS_PORT
-from kstream.metrics.streaming_source import EngineFigures, StreamingSource
-from kstream.monitoring.job_history import HistorySnapshot
+from kstream.metrics.streaming_source import StreamingSource
+from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
@@ -43,15 +42,11 @@ class MetricsSystem:
         """Return a store for the plan log whose requests are measured."""
         return MeasuredStore(store, self._store)
 
-    def start(
-        self, status: Callable[[], DriverStatus], engine: Callable[[], EngineFigures], history: Callable[[], HistorySnapshot]
-    ) -> None:
+    def start(self, snapshot: Callable[[], JobSnapshot]) -> None:
         """Open the port.
 
         Args:
-            status: returns the status of the driver at this moment. Any thread.
-            engine: returns what the engine knows at this moment. Any thread.
-            history: returns what was kept of the job up to this moment. Any thread.
+            snapshot: returns the job at this moment. Any thread.
 
         Raises:
             PortTakenError: another process has the port.
@@ -62,8 +57,9 @@ class MetricsSystem:
             raise ConfigurationError(
                 f"{METRICS_MAX_PARTITIONS} is {most}; it must be 0 or more", key=METRICS_MAX_PARTITIONS.key, value=most
             )
-        self._server = MetricsServer(self._settings[METRICS_HOST], self._settings[METRICS_PORT] or 0, self._registry, status)
-        self._registry.register(StreamingSource(status, engine, history, self._store, most))
+        host, port = self._settings[METRICS_HOST], self._settings[METRICS_PORT] or 0
+        self._server = MetricsServer(host, port, self._registry, lambda: snapshot().status)
+        self._registry.register(StreamingSource(snapshot, self._store, most))
         ProcessCollector(registry=self._registry)
         self._server.start()
         logger.info("metrics are at %s", self._server.url)

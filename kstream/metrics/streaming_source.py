@@ -3,93 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kstream.batch import BatchCounts, LogLag, ReceiverInfo
+from kstream.batch import LogLag, ReceiverInfo
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
 from kstream.metrics.families import Family, MetricKind
 from kstream.metrics.measured_store import StoreFigures
-from kstream.monitoring.job_history import HistorySnapshot, ReceiverHistory
+from kstream.monitoring.job_history import ReceiverHistory
+from kstream.monitoring.job_snapshot import JobSnapshot
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """The values of a metric, each with the values of its labels."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineFigures:
-    """What an engine knows beside the status of its driver.
-
-    Attributes:
-        batches: how many batches have not succeeded.
-        retries: how often a batch was tried again.
-        rates: the rate of each input that back-pressure has computed last, by stream id.
-        lags: the lag of each input that reads logs, by stream id.
-        error_policies: the policy of each input for a record that fails, by stream id.
-        receivers: the name of each receiver of the job, whether it has ever started or not, by stream id.
-        waiting_blocks: the received blocks that are in no batch; None without receivers.
-        executors: the executors that the driver found last; None if it has not looked.
-        executors_wanted: the executors that executor allocation has decided on last; None without a decision.
-    """
-
-    batches: BatchCounts = field(default_factory=BatchCounts)
-    retries: int = 0
-    rates: Mapping[int, int] = field(default_factory=dict[int, int])
-    lags: Mapping[int, LogLag] = field(default_factory=dict[int, LogLag])
-    error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
-    receivers: Mapping[int, str] = field(default_factory=dict[int, str])
-    waiting_blocks: int | None = None
-    executors: int | None = None
-    executors_wanted: int | None = None
 
 
 class StreamingSource(Collector):
     """Makes all metrics. It reads what is in memory: no broker, store or executor is asked. Any thread.
 
     Args:
-        status: returns the status of the driver at this moment.
-        engine: returns what the engine knows at this moment.
-        history: returns what was kept of the job up to this moment.
+        snapshot: returns the job at this moment.
         store: has the figures of the plan log's requests.
         most_partitions: up to so many partitions, and so many topics, have a series of their own.
     """
 
     def __init__(
         self,
-        status: Callable[[], DriverStatus],
-        engine: Callable[[], EngineFigures],
-        history: Callable[[], HistorySnapshot],
+        snapshot: Callable[[], JobSnapshot],
         store: StoreFigures,
         most_partitions: int,
     ) -> None:
-        self._status = status
-        self._engine = engine
-        self._history = history
+        self._snapshot = snapshot
         self._store = store
         self._most_partitions = most_partitions
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its values of this moment."""
-        status, engine, history = self._status(), self._engine(), self._history()
-        yield from _of_driver(status)
-        yield from _of_batches(status, engine, history)
-        yield from _of_inputs(engine, history)
-        yield from _of_lags(engine.lags, status.written_ms, self._most_partitions)
-        yield from self._of_the_rest(engine, history)
+        job = self._snapshot()
+        yield from _of_driver(job.status)
+        yield from _of_batches(job)
+        yield from _of_inputs(job)
+        yield from _of_lags(job.engine.lags, job.status.written_ms, self._most_partitions)
+        yield from self._of_the_rest(job)
 
-    def _of_the_rest(self, engine: EngineFigures, history: HistorySnapshot) -> Iterator[Metric]:
+    def _of_the_rest(self, job: JobSnapshot) -> Iterator[Metric]:
         """Yield the metrics of receivers, executors and the plan log."""
-        not_started = {number: ReceiverHistory(ReceiverInfo(number, name, False, "", "")) for number, name in engine.receivers.items()}
-        receivers = sorted({**not_started, **history.receivers}.items())
+        not_started = {number: ReceiverHistory(ReceiverInfo(number, name, False, "", "")) for number, name in job.receivers.items()}
+        receivers = sorted({**not_started, **job.history.receivers}.items())
         yield _metric(f.RECEIVERS, [((str(number), known.info.receiver_name), float(known.info.is_active)) for number, known in receivers])
         yield _metric(f.RECEIVER_STARTS, [((str(number), known.info.receiver_name), known.starts) for number, known in receivers])
         yield _metric(f.RECEIVER_ERRORS, [((str(number), known.info.receiver_name), known.errors) for number, known in receivers])
-        yield _metric(f.WAITING_BLOCKS, [] if engine.waiting_blocks is None else [((), engine.waiting_blocks)])
-        yield _metric(f.EXECUTORS, [] if engine.executors is None else [((), engine.executors)])
-        yield _metric(f.WANTED, [] if engine.executors_wanted is None else [((), engine.executors_wanted)])
+        yield _metric(f.WAITING_BLOCKS, [] if job.engine.waiting_blocks is None else [((), job.engine.waiting_blocks)])
+        yield _metric(f.EXECUTORS, [] if job.executors is None else [((), job.executors)])
+        yield _metric(f.WANTED, [((), decision.total) for _, decision in job.engine.allocations[-1:]])
         times = HistogramMetricFamily(f.LOG_TIME.name, f.LOG_TIME.meaning, labels=f.LOG_TIME.labels)
         for request, buckets, seconds in self._store.times():
             times.add_metric((request,), buckets, seconds)
@@ -106,20 +73,20 @@ def _of_driver(status: DriverStatus) -> Iterator[Metric]:
     yield _one(f.STATE_WRITE_FAILED, float(status.state_error is not None))
 
 
-def _of_batches(status: DriverStatus, engine: EngineFigures, history: HistorySnapshot) -> Iterator[Metric]:
+def _of_batches(job: JobSnapshot) -> Iterator[Metric]:
     """Yield the metrics of batches and output operations."""
+    status, history, pending = job.status, job.history, job.engine.pending
     yield _one(f.INTERVAL, status.interval.seconds)
     yield _one(f.BEHIND, status.seconds_behind(status.written_ms))
     yield _one(f.BATCHES_BEHIND, status.batches_behind(status.written_ms))
-    pending = engine.batches
     states = {"running": pending.running, "retrying": pending.retrying, "held": pending.held, "failed": pending.failed}
-    yield _metric(f.PENDING, [((state,), count) for state, count in states.items()])
+    yield _metric(f.PENDING, [((state,), len(batches)) for state, batches in states.items()])
     yield _metric(f.LAST_PLANNED, [] if status.last_planned is None else [((), status.last_planned.milliseconds / 1000)])
     last = history.recent[-1] if history.recent else None
     yield _metric(f.LAST_ENDED, [] if last is None else [((), last.batch_time.milliseconds / 1000)])
     yield _metric(f.LAST_RECORDS, [] if last is None else [((), last.numRecords())])
     yield _metric(f.BATCHES, [((result,), count) for result, count in history.ended.items()])
-    yield _one(f.RETRIES, engine.retries)
+    yield _one(f.RETRIES, job.engine.retries)
     delays = (f.SCHEDULING, history.scheduling), (f.PROCESSING, history.processing), (f.TOTAL, history.total)
     for family, (buckets, seconds) in delays:
         yield HistogramMetricFamily(family.name, family.meaning, buckets=buckets, sum_value=seconds)
@@ -127,17 +94,17 @@ def _of_batches(status: DriverStatus, engine: EngineFigures, history: HistorySna
     yield _metric(f.OPERATIONS, [((str(number), name, result), count) for (number, name, result), count in runs])
 
 
-def _of_inputs(engine: EngineFigures, history: HistorySnapshot) -> Iterator[Metric]:
+def _of_inputs(job: JobSnapshot) -> Iterator[Metric]:
     """Yield the metrics of inputs, except their lags."""
-    known = sorted(history.inputs.items())
+    known = sorted(job.history.inputs.items())
     yield _metric(f.INPUT_INFO, [((str(number), each.description), 1) for number, each in known])
     yield _metric(f.RECORDS, [((str(number),), each.records) for number, each in known])
     yield _metric(f.BYTES, [((str(number),), each.bytes) for number, each in known if each.bytes is not None])
-    yield _metric(f.RECORD_ERRORS, [((str(number), engine.error_policies.get(number, "fail")), each.errors) for number, each in known])
+    yield _metric(f.RECORD_ERRORS, [((str(number), job.error_policies.get(number, "fail")), each.errors) for number, each in known])
     yield _metric(f.SKIPPED, [((str(number),), each.skipped) for number, each in known])
     yield _metric(f.LOSSES, [((str(number),), each.losses) for number, each in known])
-    yield _metric(f.LIMITED, [((str(number), reason), count) for (number, reason), count in sorted(history.limited.items())])
-    yield _metric(f.RATE, [((str(number),), rate) for number, rate in sorted(engine.rates.items())])
+    yield _metric(f.LIMITED, [((str(number), reason), count) for (number, reason), count in sorted(job.history.limited.items())])
+    yield _metric(f.RATE, [((str(number),), rate) for number, rate in sorted(job.engine.rates.items())])
 
 
 def _of_lags(lags: Mapping[int, LogLag], now_ms: int, most: int) -> Iterator[Metric]:

@@ -2,6 +2,7 @@
 
 What is kept has bounds: whole facts of few batches, a small row of more, an hour in buckets, and numbers. The files:
 
+    job_snapshot   JobSnapshot: a job at one moment, from its history and its engine
     job_history    JobHistory: the listener, with the last batches, the last error, the totals and the receivers
     batch_history  BatchHistory: the batches that a page shows, from their submission on
     batch_row      BatchRow: a batch in a few hundred bytes

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from kstream.batch import Batch, BatchCounts, BatchOutcome, JobSet, PendingBatches
+from kstream.batch import Batch, BatchOutcome, JobSet, PendingBatches
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
 from kstream.loop import THREADS, Runtime
@@ -485,13 +485,6 @@ class BatchLifecycle:
             if self._newest_ended is None:
                 return None
             return min({self._newest_ended}.union(self._running(), self._by[Execution.HELD], self._between_tries()))
-
-    def counts(self) -> BatchCounts:
-        """Return how many batches are in each state at this moment."""
-        with self._lock:
-            pending = self._pending()
-            oldest = min(self._records, default=None)
-            return BatchCounts(len(pending.running), len(pending.retrying), len(pending.held), len(pending.failed), oldest)
 
     def pending(self) -> PendingBatches:
         """Return which batches are in each state at this moment."""

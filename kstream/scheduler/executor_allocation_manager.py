@@ -169,12 +169,6 @@ class ExecutorAllocationManager(StreamingListener):
             )
         return cls(policy, client, receivers, newest_succeeded, batch_duration_ms, clock, runtime)
 
-    @property
-    def latest(self) -> AllocationDecision | None:
-        """The decision after the last scaling interval with batches; None before it. Any thread."""
-        with self._lock:
-            return self._recent[-1][1] if self._recent else None
-
     def recent(self) -> list[tuple[int, AllocationDecision]]:
         """Return the last decisions with their moments in milliseconds since the Unix epoch, oldest first. Any thread."""
         with self._lock:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from kstream.batch import BatchInfo, LogLag, OutputOperationInfo, PendingBatches
+from kstream.batch import BatchInfo, LogLag, OutputOperationInfo
 from kstream.batch_time import Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.checkpoint.sign_of_life import judge
 from kstream.conf import ConfigEntry, Settings, text_of
-from kstream.monitoring.batch_history import ActiveBatch, KeptBatches
+from kstream.monitoring.batch_history import ActiveBatch
 from kstream.monitoring.batch_row import BatchRow, row_of, status_of
-from kstream.monitoring.job_history import HistorySnapshot, ReceiverHistory
+from kstream.monitoring.job_history import ReceiverHistory
+from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.settings import SCALING_DOWN_RATIO, SCALING_UP_RATIO
 from kstream.secret import looks_secret, without_secrets
@@ -48,25 +49,6 @@ _MOST_JOBS = 1000
 """Of how many output operations that have ended the Spark jobs are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverFigures:
-    """What an engine knows at one moment beside the status of its driver.
-
-    Attributes:
-        pending: the batches that have not succeeded.
-        allocations: the last decisions of executor allocation with their moments in milliseconds since the Unix epoch.
-        rates: the rate of each input that back-pressure has computed last, by stream id.
-        lags: returns the lag of each input that reads logs, by stream id. It goes through partitions, so only who shows a lag calls it.
-        error_policies: the errors policy of each input, by stream id.
-    """
-
-    pending: PendingBatches = field(default_factory=PendingBatches)
-    allocations: Sequence[tuple[int, AllocationDecision]] = ()
-    rates: Mapping[int, int] = field(default_factory=dict[int, int])
-    lags: Callable[[], Mapping[int, LogLag]] = dict[int, LogLag]
-    error_policies: Mapping[int, str] = field(default_factory=dict[int, str])
-
-
 JobIds = Callable[[Time, int], Sequence[int]]
 """(batch time, number of the output operation) → its jobs of Spark. Called only when somebody looks at the batch. May block on Spark."""
 
@@ -88,12 +70,10 @@ class DriverSource:
     Args:
         settings: those of the context.
         entries: all settings there are.
-        history: returns what was kept of the job up to this moment. Any thread.
+        snapshot: returns the job at this moment. Any thread.
         decisions: what was decided and met.
         ledger: the ledger.
         stored: the batches whose facts are not kept.
-        status: returns the status of the driver at this moment. Any thread.
-        figures: returns what the engine knows at this moment. Any thread.
         spark: leads to Spark's own page.
         version: of kstream.
     """
@@ -102,23 +82,19 @@ class DriverSource:
         self,
         settings: Settings,
         entries: Sequence[ConfigEntry[object]],
-        history: Callable[[], HistorySnapshot],
+        snapshot: Callable[[], JobSnapshot],
         decisions: Decisions,
         ledger: DriverLedger,
         stored: StoredBatches,
-        status: Callable[[], DriverStatus],
-        figures: Callable[[], DriverFigures],
         spark: SparkLinks,
         version: str,
     ) -> None:
         self._settings = settings
         self._entries = entries
-        self._history = history
+        self._snapshot = snapshot
         self._decisions = decisions
         self._ledger = ledger
         self._stored = stored
-        self._status = status
-        self._figures = figures
         self._spark = spark
         self._version = version
         self._jobs: dict[tuple[int, int], Sequence[int]] = {}
@@ -126,18 +102,19 @@ class DriverSource:
 
     def application(self) -> ApplicationForm:
         """Return the application, with Spark's id."""
-        return {"id": self._spark.application, "name": self._status().application}
+        return {"id": self._spark.application, "name": self._snapshot().status.application}
 
     def timeline(self) -> TimelineForm:
         """Return the last hour before the newest batch in buckets, oldest first."""
-        return timeline_form(self._history().batches.timeline, self._interval_ms())
+        job = self._snapshot()
+        return timeline_form(job.history.batches.timeline, job.status.interval.milliseconds)
 
     # -- figures
 
     def statistics(self) -> StatisticsForm:
         """Return the figures at the head of the page. Asks nobody."""
-        status, figures, history = self._status(), self._figures(), self._history()
-        pending, lags = figures.pending, figures.lags()
+        job = self._snapshot()
+        status, history, pending, lags = job.status, job.history, job.engine.pending, job.engine.lags
         state, sentence = _state(status)
         rows, interval = list(history.batches.rows.values()), status.interval
         active = sum(known.info.is_active for known in history.receivers.values())
@@ -180,21 +157,24 @@ class DriverSource:
 
     def receivers(self) -> Sequence[ReceiverForm]:
         """Return the receivers that have started, by stream id."""
-        history, rates, interval_ms = self._history(), self._figures().rates, self._interval_ms()
+        job = self._snapshot()
+        retained, interval_ms = job.history.batches.retained, job.status.interval.milliseconds
         return [
-            _receiver_form(known, _event_rates(number, history.batches.retained, interval_ms), rates.get(number))
-            for number, known in sorted(history.receivers.items())
+            _receiver_form(known, _event_rates(number, retained, interval_ms), job.engine.rates.get(number))
+            for number, known in sorted(job.history.receivers.items())
         ]
 
     def lag(self) -> Sequence[LagForm]:
         """Return the lag of each input that reads logs, up to the ends of the logs at its newest plan. Asks nobody."""
-        figures, now_ms = self._figures(), self._status().written_ms
-        return [_lag_form(number, lag, figures.rates.get(number), now_ms) for number, lag in sorted(figures.lags().items())]
+        job = self._snapshot()
+        rates, now_ms = job.engine.rates, job.status.written_ms
+        return [_lag_form(number, lag, rates.get(number), now_ms) for number, lag in sorted(job.engine.lags.items())]
 
     def decisions(self) -> Sequence[DecisionForm]:
         """Return the last decisions, warnings and errors, newest first."""
         up, down = self._settings[SCALING_UP_RATIO], self._settings[SCALING_DOWN_RATIO]
-        made = [decision for at_ms, one in self._figures().allocations if (decision := _allocation(at_ms, one, up, down)) is not None]
+        allocations = self._snapshot().engine.allocations
+        made = [decision for at_ms, one in allocations if (decision := _allocation(at_ms, one, up, down)) is not None]
         return [decision.form() for decision in sorted([*self._decisions.all(), *made], key=lambda each: each.at_ms)[::-1]]
 
     def ledger(self) -> Sequence[LedgerForm]:
@@ -224,7 +204,7 @@ class DriverSource:
             statuses: only batches with one of them; None for all.
             limit: at most so many; None for all.
         """
-        moment = _Moment(self._history().batches, self._figures().pending, self._interval_ms())
+        moment = _Moment(self._snapshot())
         found: list[BatchForm] = []
         for time_ms in moment.times():
             if limit is not None and len(found) >= limit:
@@ -240,22 +220,18 @@ class DriverSource:
         Asks Spark for its jobs. Of a batch whose facts are not kept it reads the plan and the completion: it blocks on the store, and
         raises its errors.
         """
-        figures = self._figures()
-        moment = _Moment(self._history().batches, figures.pending, self._interval_ms())
+        job = self._snapshot()
+        moment = _Moment(job)
         form = moment.form(batch_time_ms, moment.status(batch_time_ms)) if moment.is_known(batch_time_ms) else None
         info = moment.info(batch_time_ms)
         if form is None or info is None:
-            return self._stored.detail_form(Time(batch_time_ms), self._status().interval, form)
-        return detail_form(form, info, self._operations(moment.operations(batch_time_ms)), figures.error_policies)
+            return self._stored.detail_form(Time(batch_time_ms), job.status.interval, form)
+        return detail_form(form, info, self._operations(moment.operations(batch_time_ms)), job.error_policies)
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
         """Return the output operations of a batch; None if its facts are not known, or no longer. Asks Spark for their jobs."""
-        moment = _Moment(self._history().batches, self._figures().pending, self._interval_ms())
+        moment = _Moment(self._snapshot())
         return self._operations(moment.operations(batch_time_ms)) if moment.has_facts(batch_time_ms) else None
-
-    def _interval_ms(self) -> int:
-        """Return the batch interval in milliseconds."""
-        return self._status().interval.milliseconds
 
     def _operations(self, operations: Mapping[int, OutputOperationInfo]) -> list[OperationForm]:
         """Return the forms of output operations, with their Spark jobs."""
@@ -282,9 +258,9 @@ class DriverSource:
 class _Moment:
     """The batches at one moment. A batch is named by its batch time in milliseconds."""
 
-    def __init__(self, kept: KeptBatches, pending: PendingBatches, interval_ms: int) -> None:
-        self._kept = kept
-        self._interval_ms = interval_ms
+    def __init__(self, job: JobSnapshot) -> None:
+        self._kept, pending = job.history.batches, job.engine.pending
+        self._interval_ms = job.status.interval.milliseconds
         self._running, self._retrying, self._held, self._failed = (
             frozenset(time.milliseconds for time in times) for times in (pending.running, pending.retrying, pending.held, pending.failed)
         )

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from kstream.batch_time import Duration
-from kstream.checkpoint.driver_status import DriverStatus
 from kstream.clock import Clock
 from kstream.conf import ConfigEntry, Settings
 from kstream.errors import ConfigurationError
@@ -14,11 +13,12 @@ from kstream.http_server import is_loopback
 from kstream.listener import StreamingListenerBus
 from kstream.monitoring.batch_history import BatchHistory
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.storage import FileStore
 from kstream.ui.access import make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
 from kstream.ui.driver_ledger import DriverLedger, connectors_ranges
-from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.driver_source import DriverSource, SparkLinks
 from kstream.ui.settings import RETAINED_BATCHES, UI_HOST, UI_PORT, UI_TOKEN
 from kstream.ui.stored_batches import StoredBatches
 from kstream.ui.ui_server import UiServer
@@ -67,8 +67,7 @@ class UiSystem:
 
     def start(
         self,
-        status: Callable[[], DriverStatus],
-        figures: Callable[[], DriverFigures],
+        snapshot: Callable[[], JobSnapshot],
         rates: Callable[[], Mapping[int, int]],
         store: FileStore | None,
         spark: SparkLinks,
@@ -76,9 +75,8 @@ class UiSystem:
         """Open the port, and keep facts from now on.
 
         Args:
-            status: returns the status of the driver at this moment. Any thread.
-            figures: returns what the engine knows at this moment. Any thread.
-            rates: returns the rate of each input that back-pressure has computed last, by stream id. Any thread. `figures` has them, too,
+            snapshot: returns the job at this moment. Any thread.
+            rates: returns the rate of each input that back-pressure has computed last, by stream id. Any thread. `snapshot` has them, too,
                 but collects all pending batches: too much work for each event.
             store: the checkpoint; None without one.
             spark: leads to Spark's own page.
@@ -98,9 +96,7 @@ class UiSystem:
         self._warnings = LoggedWarnings(self._decisions)
         ledger = DriverLedger(store, self._clock)
         stored = StoredBatches(store, connectors_ranges)
-        source = DriverSource(
-            self._settings, self._entries, self._history.snapshot, self._decisions, ledger, stored, status, figures, spark, self._version
-        )
+        source = DriverSource(self._settings, self._entries, snapshot, self._decisions, ledger, stored, spark, self._version)
         self._server = UiServer(host, self._settings[UI_PORT], source, token)
         self._history.keep_batches(BatchHistory(self._interval.milliseconds, retained))
         self._bus.add(self._decisions)

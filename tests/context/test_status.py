@@ -19,13 +19,12 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import RENEWAL_MS, DriverStatus, StreamLag, read_status, write_status
 from kstream.checkpoint.stop_request import StopRequest, ask_to_stop
 from kstream.clock import SystemClock
-from kstream.context.status import LOOK_MS, StatusCollector, StatusReporter, how_it_ended, stream_lag
+from kstream.conf import Settings
+from kstream.context.observers import Observers
+from kstream.context.status import LOOK_MS, StatusReporter, how_it_ended, stream_lag
 from kstream.errors import JvmLostError
-from kstream.listener import StreamingListener
-from kstream.loop import THREADS
-from kstream.monitoring.job_history import JobHistory
-from kstream.scheduler.batch_lifecycle import BatchLifecycle
-from kstream.scheduler.retry_policy import RetryPolicy
+from kstream.listener import StreamingListener, StreamingListenerBus
+from kstream.monitoring.job_snapshot import EngineSnapshot
 from kstream.secret import harmless
 from kstream.storage import LocalFileStore, MemoryFileStore
 from kstream.testing import ManualClock
@@ -94,27 +93,20 @@ def test_an_end_that_was_asked_for_is_no_end_by_an_error_though_a_batch_has_fail
 
 def test_a_status_asks_engine_and_clock_without_the_lock_of_the_history() -> None:
     """A listener that waits for it would hold up the bus."""
-    history: Any = JobHistory(ManualClock(START))
-    collector: Any = StatusCollector("job", Duration(1000), ManualClock(START), history)
+    observers: Any = Observers("job", Settings({}), Duration(1000), ManualClock(START), StreamingListenerBus(), lambda: 2)
     asked: list[str] = []
-    known = {
-        "epoch": 3,
-        "is_fenced": False,
-        "lifecycle": BatchLifecycle(RetryPolicy(), lambda: 0, THREADS),
-        "time_ms": lambda: 7,
-        "lags": dict,
-    }
 
     class Asked:
         """An engine and a clock."""
 
         def __getattr__(self, name: str) -> Any:
-            assert not history._lock.locked(), name
+            assert not observers.history._lock.locked(), name
             asked.append(name)
-            return known.get(name, lambda: None)
+            return {"snapshot": EngineSnapshot, "time_ms": lambda: 7}[name]
 
-    collector._clock = Asked()
-    assert collector.status(Asked()).written_ms == 7 and known.keys() < set(asked)
+    observers.collector._clock = Asked()
+    observers.opened(Asked())
+    assert observers.status().written_ms == 7 and asked == ["snapshot", "time_ms"]
 
 
 @pytest.mark.parametrize("text", ["OperationalError: postgresql://app:hunter2@db/orders refused", "AuthError: password=hunter2"])

@@ -85,7 +85,7 @@ def test_a_batch_between_two_tries_and_those_it_holds_are_told_apart(observed: C
     job.start()
     driver = job.driver
     driver.tick_only(2)
-    driver.world.wait(lambda: driver.engine.lifecycle.counts().retrying)
+    driver.world.wait(lambda: driver.engine.lifecycle.pending().retrying)
     driver.settle()
     found = agrees(job)
     assert found['kstream_pending_batches{state="retrying"}'] == 1 and found["kstream_batch_retries_total"] == 0

@@ -20,8 +20,10 @@ from kstream.listener import (
 )
 from kstream.metrics.families import FAMILIES
 from kstream.metrics.measured_store import StoreFigures
-from kstream.metrics.streaming_source import EngineFigures, StreamingSource
+from kstream.metrics.streaming_source import StreamingSource
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import EngineSnapshot, JobSnapshot
+from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.input_lags import InputLags
 from kstream.testing import ManualClock
 from tests.metrics.scraped import values_of
@@ -36,15 +38,15 @@ class Shown:
         self.history = JobHistory(ManualClock(0))
         self.unfinished: set[Time] = set()
         self.lags = InputLags(lambda: self.unfinished, None)
-        self.engine = EngineFigures()
+        self.engine = EngineSnapshot()
+        self.more: dict[str, Any] = {}
         self.now_ms = AT.milliseconds
         self.registry = CollectorRegistry()
-        self.registry.register(
-            StreamingSource(self._status, lambda: replace(self.engine, lags=self.lags.lags()), self.history.snapshot, StoreFigures(), most)
-        )
+        self.registry.register(StreamingSource(self._job, StoreFigures(), most))
 
-    def _status(self) -> DriverStatus:
-        return DriverStatus("job", 1, "host", 1, 0, self.now_ms, Duration(1000))
+    def _job(self) -> JobSnapshot:
+        status = DriverStatus("job", 1, "host", 1, 0, self.now_ms, Duration(1000))
+        return JobSnapshot(status, self.history.snapshot(), replace(self.engine, lags=self.lags.lags()), **self.more)
 
     def batch(self, *sources: StreamInputInfo, reason: str | None = None) -> None:
         output = OutputOperationInfo(AT, 0, "foreachRDD", "", 0, 0, reason)
@@ -160,7 +162,7 @@ def test_an_input_without_log_ends_has_no_lag() -> None:
 
 def test_what_a_batch_has_left_out_or_lost_is_counted_when_it_has_succeeded() -> None:
     shown = Shown()
-    shown.engine = EngineFigures(error_policies={0: "dead-letter"})
+    shown.more = {"error_policies": {0: "dead-letter"}}
     told = replace(LAGS[1], stream_id=0, num_bytes=2048, num_record_errors=2, num_skipped=1, num_losses=3)
     shown.batch(told)
     shown.batch(told, reason="ValueError: no")
@@ -180,7 +182,8 @@ def test_bytes_that_are_not_known_are_no_zero() -> None:
 
 def test_the_limits_of_batches_and_the_rates_of_inputs_are_shown() -> None:
     shown = Shown()
-    shown.engine = EngineFigures(rates={0: 250}, executors=3, executors_wanted=5)
+    shown.engine = EngineSnapshot(rates={0: 250}, allocations=[(1000, AllocationDecision(Scaling.UP, 1.5, 3, 5))])
+    shown.more = {"executors": 3}
     for _ in range(2):
         shown.batch(source(0, {"orders-0": 5}, readLimit={"reason": "backpressure", "records": 10}))
     values = shown.values()
@@ -196,7 +199,7 @@ def test_a_receiver_is_shown_through_its_runs() -> None:
     shown.history.onReceiverError(StreamingListenerReceiverError(info))
     assert shown.values()['kstream_receiver_active{input="2",receiver="Clicks-2"}'] == 1
     shown.history.onReceiverStopped(StreamingListenerReceiverStopped(info))
-    shown.engine = EngineFigures(waiting_blocks=7)
+    shown.engine = EngineSnapshot(waiting_blocks=7)
     values = shown.values()
     assert values['kstream_receiver_active{input="2",receiver="Clicks-2"}'] == 0
     assert values['kstream_receiver_starts_total{input="2",receiver="Clicks-2"}'] == 1
@@ -207,7 +210,7 @@ def test_a_receiver_is_shown_through_its_runs() -> None:
 def test_a_receiver_that_has_never_started_is_shown_as_one_that_does_not_run() -> None:
     """Else no alert fires for a receiver without a core."""
     shown = Shown()
-    shown.engine = EngineFigures(receivers={2: "Clicks-2", 3: "Orders-3"})
+    shown.more = {"receivers": {2: "Clicks-2", 3: "Orders-3"}}
     shown.history.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "Clicks-2", True, "host", "1")))
     assert shown.series("kstream_receiver_active") == {
         'kstream_receiver_active{input="2",receiver="Clicks-2"}': 1,
@@ -219,7 +222,7 @@ def test_a_receiver_that_has_never_started_is_shown_as_one_that_does_not_run() -
 def test_no_executor_is_a_zero_and_no_look_for_executors_is_none() -> None:
     shown = Shown()
     assert shown.series("kstream_executors") == {}
-    shown.engine = EngineFigures(executors=0)
+    shown.more = {"executors": 0}
     assert shown.series("kstream_executors") == {"kstream_executors": 0}
 
 

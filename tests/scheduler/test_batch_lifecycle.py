@@ -233,7 +233,7 @@ def test_a_batch_is_unfinished_wherever_it_stands_until_its_completion_is_stored
     lives.lifecycle.refuse(T, BatchOutcome(0))
     assert T in lives.lifecycle and lives.lifecycle.failed() == {T}
     lives.lifecycle.complete(T)
-    assert T not in lives.lifecycle and lives.lifecycle.counts().unfinished == 0
+    assert T not in lives.lifecycle and not lives.lifecycle.pending().all()
 
 
 def test_waiting_ends_when_nothing_runs_and_says_whether_it_did() -> None:
@@ -437,12 +437,12 @@ def test_as_many_as_may_be_held_are_too_many_only_behind_a_failed_batch() -> Non
     lives.plan(1000, 2000, 3000)
     lives.lifecycle.hold(Time(2000))
     lives.lifecycle.hold(Time(3000))
-    assert not lives.lifecycle.is_full() and lives.lifecycle.counts().running == 3, "they wait for their turn only"
+    assert not lives.lifecycle.is_full() and len(lives.lifecycle.pending().running) == 3, "they wait for their turn only"
     lives.fail(1000)
-    assert lives.lifecycle.is_full() and (lives.lifecycle.counts().held, lives.lifecycle.counts().failed) == (2, 1)
+    assert lives.lifecycle.is_full() and (len(lives.lifecycle.pending().held), len(lives.lifecycle.pending().failed)) == (2, 1)
     lives.now = LONGEST_MS
     assert lives.due() == [1000]
-    assert lives.lifecycle.is_full() and lives.lifecycle.counts().held == 2, "also while the failed one is tried again"
+    assert lives.lifecycle.is_full() and len(lives.lifecycle.pending().held) == 2, "also while the failed one is tried again"
     lives.run(1000)
     lives.lifecycle.complete(T)
     assert not lives.lifecycle.is_full()

@@ -111,7 +111,7 @@ def test_each_interval_counts_its_own_batches(job: Job) -> None:
 
 
 def test_an_interval_without_a_finished_batch_changes_nothing(job: Job) -> None:
-    assert job.pass_interval() == [] and job.manager.latest is None
+    assert job.pass_interval() == [] and job.manager.recent() == []
 
 
 def test_batches_with_a_failed_output_or_without_a_job_do_not_count(job: Job) -> None:
@@ -121,7 +121,7 @@ def test_batches_with_a_failed_output_or_without_a_job_do_not_count(job: Job) ->
     assert job.pass_interval() == []
     job.ends(5000, failure="ValueError")
     job.ends(500)
-    assert job.pass_interval() == [] and job.manager.latest is not None and job.manager.latest.ratio == 0.5
+    assert job.pass_interval() == [] and job.manager.recent()[-1][1].ratio == 0.5
 
 
 def test_an_interval_of_batches_without_a_job_has_the_ratio_0() -> None:
@@ -142,7 +142,7 @@ def test_an_interval_in_which_only_batches_that_were_tried_again_have_ended_chan
     job.newest = Time(6000)
     job.ends(5000, failure="ValueError")
     job.ends(9900, 9900, tries=2)
-    assert job.pass_interval() == [] and job.manager.latest is None
+    assert job.pass_interval() == [] and job.manager.recent() == []
     job.newest = Time(7000)
     assert job.pass_interval() == [("request", 2), ("kill", "2")], "each interval counts its own batches"
 
@@ -162,7 +162,7 @@ def test_spark_is_asked_once_an_interval_and_the_log_has_a_line_for_it(job: Job,
         "executor allocation: ratio 0.95 over 60 s, asks for 1 more, 3 in all",
         "executor allocation: ratio 0.10 over 60 s, ends executor 2, 1 in all",
     ]
-    assert job.manager.latest is not None and job.manager.latest.scaling is Scaling.NONE
+    assert job.manager.recent()[-1][1].scaling is Scaling.NONE
     assert [decision.scaling for _, decision in job.manager.recent()] == [Scaling.UP, Scaling.DOWN, Scaling.NONE]
     moments = [at_ms for at_ms, _ in job.manager.recent()]
     assert moments == sorted(set(moments))
@@ -325,7 +325,7 @@ def test_a_driver_asks_for_executors_from_its_start_to_its_stop() -> None:
     for _ in range(4):
         driver.tick(5)  # no time passes on this clock while a batch runs
     assert cluster.asked == [("request", 2), ("kill", "2")]
-    assert driver.engine.allocation is not None and driver.engine.allocation.latest is not None
+    assert driver.engine.allocation is not None and driver.engine.allocation.recent()
     driver.stop()
     assert driver.engine.timer_threads() == []
     cluster.asked.clear()

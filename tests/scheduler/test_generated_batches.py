@@ -97,8 +97,8 @@ def test_of_a_backlog_one_batch_more_is_generated_than_can_run_and_all_are_plann
     world.wait(lambda: len(planned) == 8)
     drain(driver)
     assert submitted(driver) == [at(n) for n in range(1, jobs + 2)]
-    counts = driver.engine.lifecycle.counts()
-    assert (counts.running, counts.held) == (8, 0), "no failed batch holds them"
+    pending = driver.engine.lifecycle.pending()
+    assert (len(pending.running), len(pending.held)) == (8, 0), "no failed batch holds them"
     gate.open()
     driver.stop()
     assert sorted(submitted(driver)) == [at(n) for n in range(1, 9)]
@@ -171,7 +171,7 @@ def test_a_state_that_cannot_be_written_holds_no_batch_up() -> None:
     driver.engine._generator._parts.states._state_files().write = refuse  # pyright: ignore
     for _ in range(6):
         driver.tick(1)
-    assert str(driver.engine.state_error()) == "no space left"
+    assert str(driver.engine.snapshot().state_error) == "no space left"
     driver.stop()
     assert driver.errors == [] and world.records_by_time()[at(6)] == (0, 1, 2, 3, 4, 5)
 

@@ -187,7 +187,7 @@ def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told
     job.start()
     driver = job.driver
     driver.tick_only(2)
-    driver.world.wait(lambda: driver.engine.lifecycle.counts().retrying)
+    driver.world.wait(lambda: driver.engine.lifecycle.pending().retrying)
     driver.settle()
     agrees(job)
     assert statuses(job) == {FIRST: "RETRYING"}
@@ -212,7 +212,7 @@ def test_each_try_of_a_batch_is_counted_before_the_batch_ends(looked_at: Look) -
     seen: list[int] = []
     for tries in (1, 2, 3):
         driver.world.wait(lambda tries=tries: tries_of(job).get(FIRST) == tries)
-        driver.world.wait(lambda: driver.engine.lifecycle.counts().retrying == 1)
+        driver.world.wait(lambda: driver.engine.lifecycle.pending().retrying)
         driver.settle()
         seen.append(tries_of(job)[FIRST])
         if tries == 3:

@@ -28,6 +28,7 @@ from kstream.listener import (
 )
 from kstream.monitoring.batch_history import BatchHistory
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import EngineSnapshot, JobSnapshot
 from kstream.offsets.offset_range import OffsetRange
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.input_lags import InputLags
@@ -36,7 +37,7 @@ from kstream.testing import ManualClock
 from kstream.ui import driver_ledger
 from kstream.ui.decisions import Decisions
 from kstream.ui.driver_ledger import COUNT_FRESH_MS, FRESH_MS, DriverLedger
-from kstream.ui.driver_source import DriverFigures, DriverSource, SparkLinks
+from kstream.ui.driver_source import DriverSource, SparkLinks
 from kstream.ui.stored_batches import StoredBatches
 from tests.skipping import TOPIC
 from tests.stores import CountingStore, FaultyStore
@@ -57,7 +58,8 @@ class Sourced:
         self.history.keep_batches(BatchHistory(1000, 100))
         self.lags = InputLags(set, None)
         self.status = STATUS
-        self.figures = DriverFigures()
+        self.engine = EngineSnapshot()
+        self.policies: dict[int, str] = {}
         self.asked: list[tuple[int, int]] = []
         self.jobs: Sequence[int] = (7, 5)
         self.ledger = DriverLedger(store, self.clock)
@@ -67,15 +69,17 @@ class Sourced:
         self.source = DriverSource(
             Settings(conf or {}),
             settings_table().entries,
-            self.history.snapshot,
+            self._job,
             self.decisions,
             self.ledger,
             stored,
-            lambda: self.status,
-            lambda: replace(self.figures, lags=self.lags.lags),
             links,
             "0.1.0",
         )
+
+    def _job(self) -> JobSnapshot:
+        engine = replace(self.engine, lags=self.lags.lags())
+        return JobSnapshot(self.status, self.history.snapshot(), engine, error_policies=self.policies)
 
     def _jobs(self, time: Time, operation: int) -> Sequence[int]:
         self.asked.append((time.milliseconds, operation))
@@ -174,7 +178,7 @@ def test_the_jobs_of_an_operation_that_runs_are_asked_for_each_time() -> None:
 def test_an_operation_that_has_not_started_has_no_jobs_and_spark_is_not_asked() -> None:
     made = Sourced()
     made.history.onBatchSubmitted(StreamingListenerBatchSubmitted(submitted_of(info_of(1000))))
-    made.figures = DriverFigures(PendingBatches(running=frozenset({Time(1000)})))
+    made.engine = EngineSnapshot(pending=PendingBatches(running=frozenset({Time(1000)})))
     operations = made.source.operations(1000)
     assert operations is not None and operations[0]["status"] == "QUEUED" and operations[0]["jobIds"] == [] and made.asked == []
 
@@ -184,7 +188,7 @@ def test_an_operation_that_has_not_started_has_no_jobs_and_spark_is_not_asked() 
 
 def test_an_input_tells_its_record_errors_by_their_kind_and_what_became_of_the_records() -> None:
     made = Sourced()
-    made.figures = DriverFigures(error_policies={0: "dead-letter"})
+    made.policies = {0: "dead-letter"}
     kinds = [("map at job.py:7", "ValueError", 3), ("valueDecoder", "KeyError", 1)]
     run_through(made.history, info_of(1000, StreamInputInfo(0, 10, num_record_errors=4, record_errors=kinds)))
     run_through(made.history, info_of(2000, StreamInputInfo(0, 10)))
@@ -245,7 +249,7 @@ def test_a_batch_that_only_the_checkpoint_knows_has_its_delays_and_is_read_once(
 
 def test_a_held_batch_shows_what_it_will_read() -> None:
     made = Sourced(store=stored(5000, None))
-    made.figures = DriverFigures(PendingBatches(held=frozenset({Time(5000)})))
+    made.engine = EngineSnapshot(pending=PendingBatches(held=frozenset({Time(5000)})))
     found = made.source.batch(5000)
     assert found is not None and (found["status"], found["inputSize"]) == ("HELD", 4)
     assert [(each["fromOffset"], each["untilOffset"]) for each in found["inputs"][0]["offsets"]] == [(3, 7)]
@@ -266,7 +270,7 @@ def test_a_store_that_is_away_hides_only_what_the_driver_does_not_know_itself() 
 
 def test_decisions_of_executor_allocation_are_sentences() -> None:
     made = Sourced({"spark.streaming.dynamicAllocation.scalingUpRatio": "0.8"})
-    made.figures = DriverFigures(
+    made.engine = EngineSnapshot(
         allocations=[
             (1000, AllocationDecision(Scaling.UP, 1.5, 2, 4)),
             (2000, AllocationDecision(Scaling.NONE, 0.5, 4, 4)),
@@ -319,7 +323,7 @@ def test_the_rate_that_back_pressure_allows_now_is_that_of_each_input() -> None:
     made.lags.planned(Time(1000), [source_of(1)], 1000)
     made.lags.planned(Time(2000), [replace(source_of(1), stream_id=1)], 2000)
     made.history.onReceiverStarted(StreamingListenerReceiverStarted(ReceiverInfo(2, "socket", True, "host-1", "0")))
-    made.figures = DriverFigures(rates={1: 700, 2: 80})
+    made.engine = EngineSnapshot(rates={1: 700, 2: 80})
     assert [(lag["stream"], lag["rateLimit"]) for lag in made.source.lag()] == [(0, None), (1, 700)]
     assert [receiver["rateLimit"] for receiver in made.source.receivers()] == [80]
 

@@ -14,9 +14,10 @@ from kstream.errors import ConfigurationError
 from kstream.listener import StreamingListenerBus
 from kstream.monitoring.batch_history import KeptBatches
 from kstream.monitoring.job_history import JobHistory
+from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.testing import ManualClock
 from kstream.ui.decisions import Decisions
-from kstream.ui.driver_source import DriverFigures, SparkLinks
+from kstream.ui.driver_source import SparkLinks
 from kstream.ui.ui_system import UiSystem
 from tests.ui.asked import ask
 from tests.ui.infos import info_of, run_through
@@ -44,7 +45,7 @@ def page(bus: StreamingListenerBus, history: JobHistory) -> Iterator[UiSystem]:
 
 
 def started(page: UiSystem) -> UiSystem:
-    page.start(lambda: STATUS, DriverFigures, dict, None, SparkLinks("local"))
+    page.start(lambda: JobSnapshot(STATUS, JobHistory(ManualClock(0)).snapshot()), dict, None, SparkLinks("local"))
     return page
 
 
