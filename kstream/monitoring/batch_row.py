@@ -38,6 +38,7 @@ class BatchRow:
         record_errors, skipped, losses: what it was completed without.
         limited_by: why an input has fewer records than its logs had; None if none has.
         lag: the records of its logs that no batch had when it was planned; None if no input knows it.
+        has_failed: whether an output operation has failed.
     """
 
     time_ms: int
@@ -53,11 +54,7 @@ class BatchRow:
     losses: int
     limited_by: str | None
     lag: int | None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether an output operation has failed."""
-        return self.operations.failed > 0
+    has_failed: bool = False
 
 
 def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
@@ -87,6 +84,7 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
         losses=sum(source.num_losses for source in inputs),
         limited_by="; ".join(reasons) if reasons else None,
         lag=sum(lags) if lags else None,
+        has_failed="FAILED" in statuses,
     )
 
 
@@ -101,4 +99,4 @@ def status_of(operation: OutputOperationInfo) -> OperationStatus:
 
 def _has_failed(operation: OutputOperationInfo) -> bool:
     """Return whether an output operation has failed."""
-    return operation.failure_reason is not None
+    return operation.failure_reason is not None or operation.error is not None  # a checkpoint may know the error alone

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypedDict
 
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch_time import Duration
+from kstream.checkpoint.driver_status import LastError
 from kstream.monitoring.batch_row import BatchRow, OperationCounts, status_of
 from kstream.monitoring.timeline import TimelineBucket, bucket_ms
 from kstream.offsets.offset_range import OffsetRange
@@ -16,11 +19,13 @@ from kstream.ui.forms import (
     BatchStatus,
     BucketForm,
     InputForm,
+    LastErrorForm,
     OffsetsForm,
     OperationForm,
     TimelineForm,
     spark_time,
 )
+from kstream.ui.stored_facts import StoredRange
 
 NO_POLICIES: Mapping[int, str] = MappingProxyType({})
 
@@ -99,11 +104,11 @@ def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
         "offsets": [_offsets_form(r) for r in source.facts.get("offsets", ())],
         "blocks": [str(block.block_id) for block in source.facts.get("blocks", ())],
         "files": [str(path) for path in source.facts.get("files", ())],
-        "facts": progress.other_facts,
+        "facts": source.facts.get("storedPlan", progress.other_facts),
     }
 
 
-def _offsets_form(r: OffsetRange) -> OffsetsForm:
+def _offsets_form(r: OffsetRange | StoredRange) -> OffsetsForm:
     """Return the form of a range of offsets."""
     return {
         "topic": r.topic,
@@ -164,3 +169,37 @@ def _bucket_form(time_ms: int, bucket: TimelineBucket, interval_ms: int) -> Buck
         "maxTotalDelay": bucket.longest,
         "lagRecords": bucket.lag,
     }
+
+
+class Averages(TypedDict):
+    """The fields about the averages of batches."""
+
+    avgInputRate: float | None
+    avgSchedulingDelay: float | None
+    avgProcessingTime: float | None
+    avgTotalDelay: float | None
+
+
+def averages(rows: Sequence[BatchRow], interval: Duration) -> Averages:
+    """Return the averages of batches; None without a value. Pure."""
+    seconds = len(rows) * interval.seconds
+    return {
+        "avgInputRate": sum(row.records for row in rows) / seconds if seconds else None,
+        "avgSchedulingDelay": _mean(row.scheduling for row in rows),
+        "avgProcessingTime": _mean(row.processing for row in rows),
+        "avgTotalDelay": _mean(row.total for row in rows),
+    }
+
+
+def _mean(values: Iterable[int | None]) -> float | None:
+    """Return the mean of the values that are known; None without one."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def last_error_form(error: LastError | None) -> LastErrorForm | None:
+    """Return the form of the last error of a driver. Pure."""
+    if error is None:
+        return None
+    batch = None if error.batch is None else error.batch.milliseconds
+    return {"timeMs": error.at_ms, "text": error.text, "batchTimeMs": batch, "operation": error.operation}

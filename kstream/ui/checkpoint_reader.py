@@ -47,7 +47,6 @@ class KnownBatch:
         last_failure: the newest of these failures; None if it is not known.
         losses: stream number → its data losses, as entries of the ledger.
         delays: its delays; known of a batch that has succeeded, and of the last ones of the status record.
-        records: the records of all inputs.
     """
 
     plan: BatchPlan
@@ -59,7 +58,6 @@ class KnownBatch:
     last_failure: Failure | None = None
     losses: Mapping[int, Sequence[Any]] = field(default_factory=dict[int, Sequence[Any]])
     delays: BatchDelays | None = None
-    records: int = 0
 
     def records_of(self, number: int) -> int:
         """Return the records of one input: those that were read, where that is known, else those of the plan."""
@@ -68,9 +66,10 @@ class KnownBatch:
             return self.plan.num_records.get(number, 0)
         return sum(found for found in counts if found is not None)
 
-    def with_records(self) -> KnownBatch:
-        """Return the batch with the records of all inputs."""
-        return replace(self, records=sum(self.records_of(number) for number in self.plan.inputs))
+    @property
+    def tries(self) -> int:
+        """How often it was tried, as far as that is known."""
+        return self.failures + (self.outcome == "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +248,6 @@ def _with_more(batches: Iterable[KnownBatch], entries: Iterable[LedgerEntry], dr
             failures=max(batch.failures, given_up.get(batch.plan.time, 0) if batch.outcome == "given up" else 0),
             losses=losses.get(batch.plan.time, {}),
             delays=batch.delays or delays.get(batch.plan.time),
-        ).with_records()
+        )
         for batch in batches
     ]

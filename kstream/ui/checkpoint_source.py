@@ -112,14 +112,14 @@ class CheckpointSource:
             limit: at most so many; None for all.
         """
         snapshot = self._look()
-        rows = [forms_of.batch_form(snapshot, batch) for batch in snapshot.batches]
+        rows = [forms_of.row_form(snapshot, batch) for batch in snapshot.batches]
         return [row for row in rows if statuses is None or row["status"] in statuses][:limit]
 
     def batch(self, batch_time_ms: int) -> BatchDetailForm | None:
         """Return a batch with its inputs; None if it is not among the newest."""
         snapshot = self._look()
         batch = _batch(snapshot, batch_time_ms)
-        return None if batch is None else forms_of.detail_form(snapshot, batch, self._ranges_of)
+        return None if batch is None else forms_of.batch_detail(snapshot, batch, self._ranges_of)
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
         """Return the output operation in which a batch has failed, if it is known; None if the batch is not among the newest."""

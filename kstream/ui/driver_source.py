@@ -21,7 +21,7 @@ from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.scheduler.executor_allocation_policy import AllocationDecision, Scaling
 from kstream.scheduler.settings import SCALING_DOWN_RATIO, SCALING_UP_RATIO
 from kstream.secret import looks_secret, without_secrets
-from kstream.ui.batch_forms import batch_form, detail_form, operation_form, planned_form, timeline_form
+from kstream.ui.batch_forms import averages, batch_form, detail_form, last_error_form, operation_form, planned_form, timeline_form
 from kstream.ui.decisions import Decision, Decisions
 from kstream.ui.driver_ledger import DriverLedger
 from kstream.ui.forms import (
@@ -32,7 +32,6 @@ from kstream.ui.forms import (
     BatchStatus,
     DecisionForm,
     LagForm,
-    LastErrorForm,
     LedgerForm,
     OperationForm,
     PartitionLagForm,
@@ -130,10 +129,7 @@ class DriverSource:
             "numActiveBatches": len(pending.running),
             "numProcessedRecords": sum(each.records for each in history.inputs.values()),
             "numReceivedRecords": history.batches.received,
-            "avgInputRate": sum(row.records for row in rows) / (len(rows) * interval.seconds) if rows else None,
-            "avgSchedulingDelay": _mean(row.scheduling for row in rows),
-            "avgProcessingTime": _mean(row.processing for row in rows),
-            "avgTotalDelay": _mean(row.total for row in rows),
+            **averages(rows, interval),
             "source": "driver",
             "nowMs": status.written_ms,
             "state": state,
@@ -148,7 +144,7 @@ class DriverSource:
             "oldestUnfinishedMs": None if status.oldest_unfinished is None else status.oldest_unfinished.milliseconds,
             "secondsBehind": status.seconds_behind(status.written_ms),
             "lagRecords": sum(lag.records for lag in lags.values()) if lags else None,
-            "lastError": _last_error(status),
+            "lastError": last_error_form(status.last_error),
             "sparkUiUrl": self._spark.url,
             "metricsUrl": status.metrics_url,
             "numLedgerEntries": self._ledger.count(),
@@ -326,21 +322,6 @@ def _state(status: DriverStatus) -> tuple[str, str]:
         return f"ended {status.ended}", f"ended {status.ended}"
     state, sentence = judge(status)
     return ("running" if state == "well" else state), sentence
-
-
-def _last_error(status: DriverStatus) -> LastErrorForm | None:
-    """Return the last error of a driver."""
-    error = status.last_error
-    if error is None:
-        return None
-    batch = None if error.batch is None else error.batch.milliseconds
-    return {"timeMs": error.at_ms, "text": error.text, "batchTimeMs": batch, "operation": error.operation}
-
-
-def _mean(values: Iterator[int | None]) -> float | None:
-    """Return the mean of the values that are known; None without one."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _lag_form(number: int, lag: LogLag, rate: int | None, now_ms: int) -> LagForm:

@@ -11,10 +11,11 @@ from kstream.checkpoint import names
 from kstream.checkpoint.history import PastBatch, find_past
 from kstream.errors import CheckpointError, StorageError
 from kstream.storage import FileStore
-from kstream.ui.checkpoint_forms import input_form, skipped_forms, stored_form
+from kstream.ui.batch_forms import batch_form, detail_form
 from kstream.ui.checkpoint_reader import KnownBatch
 from kstream.ui.forms import BatchDetailForm, BatchForm
 from kstream.ui.ledger_forms import RangesOf
+from kstream.ui.stored_facts import STATUSES, facts_of, stored_row, with_input_facts
 
 logger = logging.getLogger(__name__)
 _KEPT = 16
@@ -59,15 +60,11 @@ class StoredBatches:
             batch = None
         if batch is None:
             return None if form is None else {**form, "inputs": [], "skipped": [], "operations": []}
-        ranges_of = self._connectors()
-        known = stored_form(batch, interval) if form is None else form
-        return {
-            **known,
-            "inputSize": batch.records if known["inputSize"] is None else known["inputSize"],
-            "inputs": [input_form(batch, number, ranges_of) for number in sorted(batch.plan.inputs)],
-            "skipped": skipped_forms(batch),
-            "operations": [],
-        }
+        facts = with_input_facts(facts_of(batch), batch, self._connectors(), {})
+        stored = batch_form(stored_row(batch, facts), STATUSES[batch.outcome], interval.milliseconds)
+        known = stored if form is None else form
+        shown: BatchForm = {**known, "inputSize": stored["inputSize"]} if known["inputSize"] is None else known
+        return detail_form(shown, facts, [])
 
     def _find(self, time: Time) -> KnownBatch | None:
         """Return a batch of the log or of the history; None if neither has it. Blocks on the store."""
@@ -94,5 +91,4 @@ def _known(store: FileStore, past: PastBatch) -> KnownBatch:
     plan = past.plan
     is_given_up = past.counts is None and store.exists(names.given_up(plan.time, plan.epoch))
     outcome = "given up" if is_given_up else "pending" if past.counts is None else "done"
-    batch = KnownBatch(plan, outcome, past.counts, skipped=past.skipped, delays=past.delays)
-    return batch.with_records()
+    return KnownBatch(plan, outcome, past.counts, skipped=past.skipped, delays=past.delays)

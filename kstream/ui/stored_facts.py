@@ -1,0 +1,151 @@
+"""The facts about a batch of a checkpoint, as listeners of its driver had them, and its row. So both pages are made by the same functions.
+
+A checkpoint knows the delays of batches that have succeeded, and of the last ones in the status record. It knows no output operation
+except that of the last error. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch.plan_kind import BLOCKS, FILES, kind_of, without_kind
+from kstream.checkpoint.driver_status import LastError
+from kstream.monitoring.batch_row import BatchRow, row_of
+from kstream.offsets.offset_range import PlannedRange
+from kstream.secret import line_without_secrets
+from kstream.ui.checkpoint_reader import KnownBatch
+from kstream.ui.forms import BatchStatus
+from kstream.ui.ledger_forms import RangesOf
+
+STATUSES: Mapping[str, BatchStatus] = {"done": "COMPLETED", "failed": "FAILED", "given up": "FAILED", "pending": "PENDING"}
+_HAS_FAILED = ("failed", "given up")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """The range of a partition in a batch, as an OffsetRange has it. `records` is None if they were not counted."""
+
+    topic: str
+    partition: int
+    fromOffset: int
+    untilOffset: int
+    records: int | None
+
+    def count(self) -> int | None:
+        return self.records
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlock:
+    """A received block of a batch."""
+
+    block_id: str
+
+
+def facts_of(batch: KnownBatch, error: LastError | None = None) -> BatchInfo:
+    """Return the facts about a batch, without what its inputs say of themselves.
+
+    Args:
+        batch: the batch.
+        error: the last error of the driver; None if it is not known.
+    """
+    time_ms, delays = batch.plan.time.milliseconds, batch.delays
+    start_ms = None if delays is None else time_ms + delays.scheduling_ms
+    end_ms = None if start_ms is None or delays is None else start_ms + delays.processing_ms
+    inputs = {number: _input_of(batch, number) for number in batch.plan.inputs}
+    return BatchInfo(batch.plan.time, inputs, time_ms, start_ms, end_ms, _failed_operation(batch, error), batch.tries)
+
+
+def _input_of(batch: KnownBatch, number: int) -> StreamInputInfo:
+    """Return the share of an input in a batch."""
+    skipped = [record for record in sorted(batch.skipped) if record.stream == number]
+    return StreamInputInfo(
+        number,
+        batch.records_of(number),
+        num_record_errors=batch.errors.get(number, 0),
+        num_skipped=len(skipped),
+        num_losses=len(batch.losses.get(number, ())),
+        skipped=skipped,
+    )
+
+
+def _failed_operation(batch: KnownBatch, error: LastError | None) -> dict[int, OutputOperationInfo]:
+    """Return the output operation in which a batch has failed, if it is that of the driver's last error. Others are not stored."""
+    if error is None or error.operation is None or error.batch != batch.plan.time or batch.outcome not in _HAS_FAILED:
+        return {}
+    digits, _, name = error.operation.partition(", ")
+    number = int(digits) if digits.isdecimal() else 0
+    reason = None if batch.last_failure is None else batch.last_failure.reason
+    name = name or error.operation
+    return {number: OutputOperationInfo(batch.plan.time, number, name, error.operation, None, error.at_ms, reason, error.text)}
+
+
+def stored_row(batch: KnownBatch, facts: BatchInfo) -> BatchRow:
+    """Return the row of a batch. It may have failed without an output operation that is known."""
+    return replace(row_of(facts), reason=_failure_text(batch), has_failed=batch.outcome in _HAS_FAILED)
+
+
+def _failure_text(batch: KnownBatch) -> str | None:
+    """Return why a batch has failed, in one line; None if it has not, or if it has succeeded since."""
+    if batch.outcome not in _HAS_FAILED:
+        return None
+    if batch.last_failure is not None:
+        return first_line(batch.last_failure.reason)
+    return f"given up: the batch has failed {batch.failures} times" if batch.failures else "given up"
+
+
+def first_line(text: str) -> str:
+    """Return the first line of an error that is not empty, without what may be a secret."""
+    return line_without_secrets(next((line for line in text.splitlines() if line.strip()), ""))
+
+
+def with_input_facts(facts: BatchInfo, batch: KnownBatch, ranges_of: RangesOf, descriptions: Mapping[int, str]) -> BatchInfo:
+    """Return the facts with what the inputs say of themselves. What the connector of an input does not explain is told as it is stored.
+
+    Args:
+        facts: the facts.
+        batch: the batch.
+        ranges_of: the tools of the connectors.
+        descriptions: what inputs read, in the words of their driver.
+    """
+    return replace(
+        facts, inputs={number: _described(source, batch, ranges_of, descriptions.get(number)) for number, source in facts.inputs.items()}
+    )
+
+
+def _described(source: StreamInputInfo, batch: KnownBatch, ranges_of: RangesOf, description: str | None) -> StreamInputInfo:
+    """Return an input of a batch with what it says of itself."""
+    number, data = source.stream_id, batch.plan.inputs[source.stream_id]
+    ranges, files, blocks = ranges_of(data), _rows(data, FILES), _rows(data, BLOCKS)
+    is_plain = ranges is None and files is None and blocks is None
+    said = _description(batch, number, ranges or ()) if description is None else description
+    facts = {
+        "progress": {"description": said},
+        "storedPlan": dict(without_kind(data)) if is_plain else {},
+        "offsets": _offsets(ranges or (), (batch.counts or {}).get(number)),
+        "blocks": [StoredBlock(str(row[0])) for row in blocks or ()],
+        "files": [row[0] for row in files or ()],
+    }
+    return replace(source, facts=facts, num_bytes=None if files is None else sum(int(row[2]) for row in files))
+
+
+def _rows(data: Mapping[str, Any], kind: str) -> list[list[Any]] | None:
+    """Return the rows that an input of a kind, FILES or BLOCKS, stores under its kind; None for another input."""
+    found = data.get(kind) if kind_of(data) == kind else None
+    return found if isinstance(found, list) and all(isinstance(row, list) and row for row in found) else None  # pyright: ignore
+
+
+def _offsets(ranges: Sequence[PlannedRange], counts: Sequence[int | None] | None) -> list[StoredRange]:
+    """Return the ranges of a log, with their record counts if there is one for each range."""
+    known: Sequence[int | None] = counts if counts is not None and len(counts) == len(ranges) else [None] * len(ranges)
+    return [StoredRange(*r, count) for r, count in zip(ranges, known, strict=True)]
+
+
+def _description(batch: KnownBatch, number: int, ranges: Sequence[PlannedRange]) -> str:
+    """Return what an input reads: the name of its stream, and its topics."""
+    name = batch.plan.names.get(number) or f"stream {number}"
+    topics = ", ".join(sorted({r.topic for r in ranges}))
+    return f"{name} ({topics})" if topics else name
