@@ -8,6 +8,7 @@ seconds; nobody who looks costs nothing. The files:
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
     batch_forms     the forms of batches, inputs and output operations, and of the timeline (pure)
     decisions       Decisions: what the driver has decided or met lately, each in a sentence
+    last_reading    LastReading: what was read of a store last, for all that look at it
     driver_ledger   DriverLedger: the ledger of a driver that runs, kept for a few seconds
     stored_batches  StoredBatches: the batches of a driver whose facts it does not keep, from its checkpoint
     driver_source   DriverSource: the page of a driver that runs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Sequence
 
 from kstream.clock import Clock, SystemClock
@@ -28,6 +27,7 @@ from kstream.ui.forms import (
     TimelineForm,
     spark_time,
 )
+from kstream.ui.last_reading import LastReading
 from kstream.ui.ledger_forms import RangesOf, ledger_forms
 
 logger = logging.getLogger(__name__)
@@ -56,34 +56,27 @@ class CheckpointSource:
         self._ranges_of = ranges_of
         self._version = version
         self._clock = clock or SystemClock()
-        self._reader = CheckpointReader(store, last, self._clock)
-        self._lock = threading.Lock()
-        self._is_looking = False
-        self._snapshot = self._reader.read()
-        self._problem: str | None = None
-        self._looked_ms = self._clock.monotonic_ms()
-        self._application = _application(self._snapshot)
+        self._reading = LastReading(CheckpointReader(store, last, self._clock).read, self._clock)
+        self._reading.renew()
+        self._application = _application(self._last()[0])
 
     def _look(self) -> Snapshot:
         """Return the checkpoint as it was at most RENEWAL_MS ago, or while another thread looks at it, a little earlier."""
-        with self._lock:
-            is_due = not self._is_looking and self._clock.monotonic_ms() - self._looked_ms >= RENEWAL_MS
-            if not is_due:
-                return self._snapshot
-            self._is_looking = True
-            snapshot, problem = self._snapshot, self._problem
-        try:
-            snapshot, problem = self._reader.read(), None
-        except (CheckpointError, StorageError) as e:
-            if problem is None:
-                logger.warning("the checkpoint cannot be read: %s", one_line(e))
-            problem = without_secrets(one_line(e))
-        finally:
-            with self._lock:
-                self._is_looking = False
-                self._looked_ms = self._clock.monotonic_ms()
-                self._snapshot, self._problem = snapshot, problem
-        return snapshot
+        if self._reading.is_due(RENEWAL_MS):
+            _, before = self._last()
+            self._reading.renew()
+            _, error = self._last()
+            if error is not None and before is None:
+                logger.warning("the checkpoint cannot be read: %s", one_line(error))
+        return self._last()[0]
+
+    def _last(self) -> tuple[Snapshot, CheckpointError | StorageError | None]:
+        """Return the checkpoint as it was read last, and the error of the last try. Raises it if there was no reading."""
+        snapshot, error = self._reading.last()
+        if snapshot is None:
+            assert error is not None
+            raise error
+        return snapshot, error
 
     def application(self) -> ApplicationForm:
         """Return the application. Its id is the path of the checkpoint, without what an address cannot have."""
@@ -93,9 +86,9 @@ class CheckpointSource:
         """Return the figures at the head of the page. The state is `unknown` while the checkpoint cannot be read."""
         snapshot = self._look()
         found = forms_of.statistics(snapshot, self._clock.time_ms(), self._version)
-        with self._lock:
-            problem = self._problem
-        if problem is not None:
+        _, error = self._last()
+        if error is not None:
+            problem = without_secrets(one_line(error))
             found["state"] = "unknown"
             found["stateText"] = f"the checkpoint cannot be read: {problem}. The page shows it as of {spark_time(snapshot.read_ms)}"
         return found
