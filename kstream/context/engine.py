@@ -289,9 +289,13 @@ class Engine:
             rates=self.rates(),
             lags=self._lags.lags(),
             state_error=self._states.write_error,
-            waiting_blocks=None if self._received is None else self._received.waiting_blocks(),
+            waiting_blocks=self._waiting_blocks(),
             allocations=() if self.allocation is None else self.allocation.recent(),
         )
+
+    def _waiting_blocks(self) -> int | None:
+        """Return the number of received blocks that are in no batch; None without receivers."""
+        return None if self._received is None else self._received.waiting_blocks()
 
     def _last_planned(self) -> Time | None:
         """Return the newest batch that has a plan, of this driver or an earlier one; None before the first."""
@@ -392,7 +396,7 @@ class Engine:
 
     def _tell_of_the_rest(self, waited: float) -> None:
         """Log what a graceful stop has not finished after it `waited` so many seconds, and whether a restart runs it."""
-        left = left_in_words(self.lifecycle.open(), self.waiting_blocks() or 0, waited)
+        left = left_in_words(self.lifecycle.open(), self._waiting_blocks() or 0, waited)
         if self._unfinished.outlives_driver:
             logger.warning("Graceful stop: %s. The next start runs the rest.", left)
         else:
