@@ -80,6 +80,7 @@ class StatusCollector:
             ended: how the context has ended; None if it has not.
         """
         pending, error = engine.pending, engine.state_error
+        unfinished = pending.all()
         return DriverStatus(
             application=self._application,
             epoch=engine.epoch,
@@ -89,8 +90,8 @@ class StatusCollector:
             written_ms=self._clock.time_ms(),
             interval=self._interval,
             last_planned=engine.last_planned,
-            unfinished=len(pending.all()),
-            oldest_unfinished=min(pending.all(), default=None),
+            unfinished=len(unfinished),
+            oldest_unfinished=min(unfinished, default=None),
             failed=len(pending.failed),
             waiting=len(pending.retrying) + len(pending.held),
             recent=tuple(map(figures_of, history.recent[-RECENT:])),

@@ -14,7 +14,7 @@ seconds; nobody who looks costs nothing. The files:
     driver_source   DriverSource: the page of a driver that runs
     ledger_forms    the ledger as the page shows it: a sentence for each stream of an entry (pure)
     checkpoint_reader  CheckpointReader: reads what the page shows of a checkpoint, and no record twice
-    stored_facts       the facts about a batch of a checkpoint, as listeners of its driver had them (pure)
+    stored_facts       KnownBatch: a batch of a checkpoint; its facts, as listeners of its driver had them, and its row (pure)
     checkpoint_forms   the answers about a checkpoint (pure)
     checkpoint_source  CheckpointSource: the page of a checkpoint, for a driver that is dead or elsewhere
     access          who may see the page: the token, the answers to wrong ones, the names of the server

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from kstream.checkpoint.driver_status import DriverStatus, LastError, StreamLag
+from kstream.checkpoint.driver_status import DriverStatus, StreamLag
 from kstream.checkpoint.history import LedgerEntry
 from kstream.checkpoint.sign_of_life import behind_without_driver, judge
-from kstream.monitoring.batch_row import BatchRow
 from kstream.monitoring.timeline import Timeline
 from kstream.ui.batch_forms import averages, batch_form, detail_form, last_error_form, operation_form, timeline_form
-from kstream.ui.checkpoint_reader import KnownBatch, Snapshot
+from kstream.ui.checkpoint_reader import Snapshot
 from kstream.ui.forms import (
     BatchDetailForm,
     BatchForm,
@@ -26,7 +25,7 @@ from kstream.ui.forms import (
     spark_time,
 )
 from kstream.ui.ledger_forms import RangesOf, loss_text
-from kstream.ui.stored_facts import STATUSES, facts_of, first_line, stored_row, with_input_facts
+from kstream.ui.stored_facts import STATUSES, KnownBatch, facts_of, first_line, stored_row, with_input_facts
 
 DECISIONS = 200
 """The most decisions that are shown."""
@@ -44,7 +43,7 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         version: of kstream.
     """
     status = _status(snapshot)
-    ended = [_row(snapshot, batch) for batch in snapshot.batches if batch.outcome == "done"]
+    ended = [row for batch, row in zip(snapshot.batches, snapshot.rows, strict=True) if batch.outcome == "done"]
     begun_ms = snapshot.started_ms or 0
     return {
         "startTime": spark_time(begun_ms),
@@ -66,7 +65,7 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "host": None if status is None else status.host,
         "pid": None if status is None else status.pid,
         "lagRecords": sum(lag.records for lag in status.lag) if status is not None and status.lag else None,
-        "lastError": last_error_form(_last_error(snapshot)),
+        "lastError": last_error_form(snapshot.last_error),
         "sparkUiUrl": None,
         "metricsUrl": None if status is None or status.ended is not None else status.metrics_url,
         "numLedgerEntries": snapshot.older_entries + sum(_is_new(entry) for entry in snapshot.entries),
@@ -119,11 +118,6 @@ def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
     }
 
 
-def _last_error(snapshot: Snapshot) -> LastError | None:
-    """Return the last error of the newest driver that has left a status record."""
-    return None if snapshot.driver.sign is None else snapshot.driver.sign.status.last_error
-
-
 def _is_new(entry: LedgerEntry) -> bool:
     """Return whether a person must be told of an entry."""
     return not (entry.is_acknowledged or entry.is_asked_for)
@@ -142,31 +136,30 @@ def timeline(snapshot: Snapshot) -> TimelineForm:
     """Return the last hour before the newest batch that has ended, as far as its batches are known, in buckets by batch time."""
     interval_ms = max(1, snapshot.interval.milliseconds)
     made = Timeline(interval_ms)
-    for batch in reversed(snapshot.batches):
+    for batch, row in zip(reversed(snapshot.batches), reversed(snapshot.rows), strict=True):
         if batch.outcome != "pending":
-            made.add(_row(snapshot, batch))
+            made.add(row)
     return timeline_form(made.buckets(), interval_ms)
 
 
-def _row(snapshot: Snapshot, batch: KnownBatch) -> BatchRow:
-    """Return the row of a batch."""
-    return stored_row(batch, facts_of(batch, _last_error(snapshot)))
-
-
-def row_form(snapshot: Snapshot, batch: KnownBatch) -> BatchForm:
-    """Return the row of a batch as the page shows it."""
-    return batch_form(_row(snapshot, batch), STATUSES[batch.outcome], snapshot.interval.milliseconds)
+def batches(snapshot: Snapshot) -> list[BatchForm]:
+    """Return the batches, newest first."""
+    interval_ms = snapshot.interval.milliseconds
+    known = zip(snapshot.batches, snapshot.rows, strict=True)
+    return [batch_form(row, STATUSES[batch.outcome], interval_ms) for batch, row in known]
 
 
 def batch_detail(snapshot: Snapshot, batch: KnownBatch, ranges_of: RangesOf) -> BatchDetailForm:
     """Return a batch with its inputs, the records it leaves out, and the operation that failed if it is known."""
-    facts = with_input_facts(facts_of(batch, _last_error(snapshot)), batch, ranges_of, _descriptions(snapshot, batch))
-    return detail_form(row_form(snapshot, batch), facts, operations(snapshot, batch))
+    known = facts_of(batch, snapshot.last_error)
+    form = batch_form(stored_row(batch, known), STATUSES[batch.outcome], snapshot.interval.milliseconds)
+    facts = with_input_facts(known, batch, ranges_of, _descriptions(snapshot, batch))
+    return detail_form(form, facts, operations(snapshot, batch))
 
 
 def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:
     """Return the output operation in which a batch has failed, if it is known."""
-    return [operation_form(operation) for operation in facts_of(batch, _last_error(snapshot)).outputs.values()]
+    return [operation_form(operation) for operation in facts_of(batch, snapshot.last_error).outputs.values()]
 
 
 def _descriptions(snapshot: Snapshot, batch: KnownBatch) -> dict[int, str]:

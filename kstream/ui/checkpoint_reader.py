@@ -6,70 +6,30 @@ names and reads what is new, because these records never change. A look costs ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
+from kstream.batch import BatchDelays, BatchPlan
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import LogContents, names, read_log
+from kstream.checkpoint.driver_status import LastError
 from kstream.checkpoint.history import LedgerEntry, PastBatch, read_newest_entries, read_segment, segments
-from kstream.checkpoint.outcomes import Failure, failure_names, read_completion, read_failure
+from kstream.checkpoint.outcomes import failure_names, read_completion, read_failure
 from kstream.checkpoint.plan_log import epoch_taken_ms
 from kstream.checkpoint.reader import PlanKey
 from kstream.checkpoint.sign_of_life import Found, Sign, clock_ahead_ms, duration_text, find_driver
 from kstream.clock import Clock
 from kstream.errors import CheckpointError, MissingFileError
+from kstream.monitoring.batch_row import BatchRow
 from kstream.storage import FileStore
 from kstream.storage.read_once import ReadOnceStore
+from kstream.ui.stored_facts import KnownBatch, Outcome, facts_of, stored_row
 
 LEDGER = 500
 """The most records of the ledger that are read."""
 _KEPT = 4000
 """The most small records that are kept: those of the batches and of the ledger."""
 _CONSTANT = frozenset({names.DONE, names.FAILED, names.GIVEN_UP, names.LOST, names.SKIPPED, names.SETTLED, names.ADOPTED})
-
-Outcome = Literal["done", "failed", "given up", "pending"]
-"""What became of a batch. failed: it has failed under a driver, and has not succeeded since."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBatch:
-    """A batch, as the checkpoint knows it.
-
-    Attributes:
-        plan: its plan.
-        outcome: what became of it.
-        counts: stream number → the record count of each part of its plan; None if the batch has not succeeded.
-        errors: stream number → the number of records that the errors policy has left out; not known in the history.
-        skipped: the records that it leaves out.
-        failures: under how many drivers it has failed; in the history only of a batch that was given up.
-        last_failure: the newest of these failures; None if it is not known.
-        losses: stream number → its data losses, as entries of the ledger.
-        delays: its delays; known of a batch that has succeeded, and of the last ones of the status record.
-    """
-
-    plan: BatchPlan
-    outcome: Outcome
-    counts: Mapping[int, Sequence[int | None]] | None = None
-    errors: Mapping[int, int] = field(default_factory=dict[int, int])
-    skipped: Sequence[SkippedRecord] = ()
-    failures: int = 0
-    last_failure: Failure | None = None
-    losses: Mapping[int, Sequence[Any]] = field(default_factory=dict[int, Sequence[Any]])
-    delays: BatchDelays | None = None
-
-    def records_of(self, number: int) -> int:
-        """Return the records of one input: those that were read, where that is known, else those of the plan."""
-        counts = (self.counts or {}).get(number)
-        if counts is None or None in counts:
-            return self.plan.num_records.get(number, 0)
-        return sum(found for found in counts if found is not None)
-
-    @property
-    def tries(self) -> int:
-        """How often it was tried, as far as that is known."""
-        return self.failures + (self.outcome == "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +42,8 @@ class Snapshot:
         interval: the batch interval; 0 ms if no driver has stored one.
         contents: the newest plans of the log.
         batches: the newest batches, newest first.
+        rows: their rows.
+        last_error: the last error of the newest driver that has left a status record; None without one.
         driver: the driver, by its newest sign of life.
         started_ms: when the newest driver took its epoch; None before the first.
         entries: the newest entries of the ledger, newest first.
@@ -93,6 +55,8 @@ class Snapshot:
     interval: Duration
     contents: LogContents
     batches: Sequence[KnownBatch]
+    rows: Sequence[BatchRow]
+    last_error: LastError | None
     driver: Found
     started_ms: int | None
     entries: Sequence[LedgerEntry]
@@ -144,12 +108,16 @@ class CheckpointReader:
         driver = self._driver()
         entries, older = read_newest_entries(self._store, LEDGER)
         newest = [batches[time] for time in sorted(batches, reverse=True)][: self._last]
+        known = _with_more(newest, entries, driver)
+        error = None if driver.sign is None else driver.sign.status.last_error
         return Snapshot(
             url=self._store.url,
             read_ms=self._clock.time_ms(),
             interval=Duration(0) if contents.meta is None else contents.meta.interval,
             contents=contents,
-            batches=_with_more(newest, entries, driver),
+            batches=known,
+            rows=[stored_row(batch, facts_of(batch, error)) for batch in known],
+            last_error=error,
             driver=driver,
             started_ms=self._started_ms(driver),
             entries=entries[::-1],

@@ -11,7 +11,7 @@ from kstream.errors import CheckpointError, StorageError, one_line
 from kstream.secret import without_secrets
 from kstream.storage import FileStore
 from kstream.ui import checkpoint_forms as forms_of
-from kstream.ui.checkpoint_reader import CheckpointReader, KnownBatch, Snapshot
+from kstream.ui.checkpoint_reader import CheckpointReader, Snapshot
 from kstream.ui.forms import (
     ApplicationForm,
     BatchDetailForm,
@@ -29,6 +29,7 @@ from kstream.ui.forms import (
 )
 from kstream.ui.last_reading import LastReading
 from kstream.ui.ledger_forms import RangesOf, ledger_forms
+from kstream.ui.stored_facts import KnownBatch
 
 logger = logging.getLogger(__name__)
 RENEWAL_MS = 5000
@@ -104,8 +105,7 @@ class CheckpointSource:
             statuses: only batches with one of them; None for all.
             limit: at most so many; None for all.
         """
-        snapshot = self._look()
-        rows = [forms_of.row_form(snapshot, batch) for batch in snapshot.batches]
+        rows = forms_of.batches(self._look())
         return [row for row in rows if statuses is None or row["status"] in statuses][:limit]
 
     def batch(self, batch_time_ms: int) -> BatchDetailForm | None:

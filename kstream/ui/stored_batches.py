@@ -12,10 +12,9 @@ from kstream.checkpoint.history import PastBatch, find_past
 from kstream.errors import CheckpointError, StorageError
 from kstream.storage import FileStore
 from kstream.ui.batch_forms import batch_form, detail_form
-from kstream.ui.checkpoint_reader import KnownBatch
 from kstream.ui.forms import BatchDetailForm, BatchForm
 from kstream.ui.ledger_forms import RangesOf
-from kstream.ui.stored_facts import STATUSES, facts_of, stored_row, with_input_facts
+from kstream.ui.stored_facts import STATUSES, KnownBatch, facts_of, stored_row, with_input_facts
 
 logger = logging.getLogger(__name__)
 _KEPT = 16

@@ -1,4 +1,4 @@
-"""The facts about a batch of a checkpoint, as listeners of its driver had them, and its row. So both pages are made by the same functions.
+"""KnownBatch: a batch as a checkpoint knows it; its facts, as listeners of its driver had them, and its row. Both pages are made of these.
 
 A checkpoint knows the delays of batches that have succeeded, and of the last ones in the status record. It knows no output operation
 except that of the last error. Pure.
@@ -7,21 +7,62 @@ except that of the last error. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch import BatchDelays, BatchInfo, BatchPlan, OutputOperationInfo, SkippedRecord, StreamInputInfo
 from kstream.batch.plan_kind import BLOCKS, FILES, kind_of, without_kind
 from kstream.checkpoint.driver_status import LastError
+from kstream.checkpoint.outcomes import Failure
 from kstream.monitoring.batch_row import BatchRow, row_of
 from kstream.offsets.offset_range import PlannedRange
 from kstream.secret import line_without_secrets
-from kstream.ui.checkpoint_reader import KnownBatch
 from kstream.ui.forms import BatchStatus
 from kstream.ui.ledger_forms import RangesOf
 
+Outcome = Literal["done", "failed", "given up", "pending"]
+"""What became of a batch. failed: it has failed under a driver, and has not succeeded since."""
 STATUSES: Mapping[str, BatchStatus] = {"done": "COMPLETED", "failed": "FAILED", "given up": "FAILED", "pending": "PENDING"}
 _HAS_FAILED = ("failed", "given up")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBatch:
+    """A batch, as the checkpoint knows it.
+
+    Attributes:
+        plan: its plan.
+        outcome: what became of it.
+        counts: stream number → the record count of each part of its plan; None if the batch has not succeeded.
+        errors: stream number → the number of records that the errors policy has left out; not known in the history.
+        skipped: the records that it leaves out.
+        failures: under how many drivers it has failed; in the history only of a batch that was given up.
+        last_failure: the newest of these failures; None if it is not known.
+        losses: stream number → its data losses, as entries of the ledger.
+        delays: its delays; known of a batch that has succeeded, and of the last ones of the status record.
+    """
+
+    plan: BatchPlan
+    outcome: Outcome
+    counts: Mapping[int, Sequence[int | None]] | None = None
+    errors: Mapping[int, int] = field(default_factory=dict[int, int])
+    skipped: Sequence[SkippedRecord] = ()
+    failures: int = 0
+    last_failure: Failure | None = None
+    losses: Mapping[int, Sequence[Any]] = field(default_factory=dict[int, Sequence[Any]])
+    delays: BatchDelays | None = None
+
+    def records_of(self, number: int) -> int:
+        """Return the records of one input: those that were read, where that is known, else those of the plan."""
+        counts = (self.counts or {}).get(number)
+        if counts is None or None in counts:
+            return self.plan.num_records.get(number, 0)
+        return sum(found for found in counts if found is not None)
+
+    @property
+    def tries(self) -> int:
+        """How often it was tried, as far as that is known."""
+        return self.failures + (self.outcome == "done")
 
 
 @dataclass(frozen=True, slots=True)
