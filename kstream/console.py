@@ -20,7 +20,7 @@ from kstream import connectors
 from kstream.errors import LOGGED_ERROR, ConfigurationError, one_line
 from kstream.printable import printable_json, printable_lines
 from kstream.public_call import show_own_frames
-from kstream.spark.progress_bar import turn_off_progress_bar
+from kstream.spark.submit_args import turn_off_progress_bar
 from kstream.user_code import own_packages
 
 TEXT: Final = "text"

@@ -12,7 +12,6 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     epoch_records    records of which each driver has its own
     stored_graph     the record of a graph, under `recovery=graph`
     input_records    kept offsets, and connections of the inputs
-    driver_process   whether the process of a driver is gone, on its own machine
     driver_status    the status record of a driver, for people and monitors
     settled          intervals of plans that were removed above an unfinished batch
     stop_request     asks a driver to stop

@@ -106,7 +106,7 @@ class DriverStatus:
             a request to stop an error is no reason: it is `gracefully` or `at once` then.
         metrics_url: where the driver shows its metrics; None without a port for them.
         ui_url: where it shows its page, without a token; None without one.
-        process: the mark of its process, as in `kstream.checkpoint.driver_process`; None where the system does not tell.
+        process: the mark of its process, as in `kstream.checkpoint.sign_of_life`; None where the system does not tell.
         supervised: whether a supervisor starts the next driver after an error.
     """
 

@@ -9,13 +9,15 @@ needs no clock.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
-from kstream.checkpoint.driver_process import is_gone
 from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, read_status
 from kstream.checkpoint.plan_log import newest_epoch
 from kstream.checkpoint.reader import Meta
@@ -249,6 +251,57 @@ def behind_without_driver(meta: Meta | None, last_planned: Time | None, pending:
     due = meta.next_batch(last_planned)
     seconds = max(0, now_ms - min([*pending, due]).milliseconds) / 1000
     return seconds, len(pending) + max(0, (now_ms - due.milliseconds) // meta.interval.milliseconds + 1)
+
+
+# -- the process of a driver
+
+_BOOT, _NAMESPACE, _STAT = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid", "/proc/{}/stat"
+_ENDED_STATES = ("Z", "X")
+"""Of a process that runs no more: its parent has not looked at its end yet (zombie), or it is being removed."""
+
+
+def mark_of_this_process() -> str | None:
+    """Return what names this process among all processes of all machines and boots; None where the system does not tell. Only Linux does.
+
+    The number of a process says nothing on another machine, in another container, after a boot, or once it is taken again. A reader with
+    the same boot and the same PID namespace can look at the process.
+    """
+    try:
+        return f"{_machine()} {_start_of(os.getpid())[1]}"
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_gone(pid: int, mark: str | None) -> bool:
+    """Return whether a process has surely ended. False if it runs, or if this machine cannot tell.
+
+    Args:
+        pid: the number of the process on its machine.
+        mark: what `mark_of_this_process` returned there; None if it is not known.
+    """
+    with suppress(OSError, ValueError, IndexError, OverflowError):
+        if mark is None or mark.rpartition(" ")[0] != _machine():
+            return False
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            pass  # another user's: it exists
+        except ProcessLookupError:
+            return True
+        state, start = _start_of(pid)
+        return state in _ENDED_STATES or start != mark.rpartition(" ")[2]
+    return False
+
+
+def _machine() -> str:
+    """Return the boot of this machine and the PID namespace of this process. Raises OSError."""
+    return f"{Path(_BOOT).read_text().strip()} {os.readlink(_NAMESPACE)}"
+
+
+def _start_of(pid: int) -> tuple[str, str]:
+    """Return the state of a process, and its start in ticks since the boot. Raises OSError, IndexError."""
+    after_the_name = Path(_STAT.format(pid)).read_text().rpartition(")")[2].split()
+    return after_the_name[0], after_the_name[19]
 
 
 # -- in words

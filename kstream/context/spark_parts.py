@@ -17,7 +17,7 @@ from kstream.dstream.state_files import StateFiles
 from kstream.errors import JvmLostError
 from kstream.receiver.settings import WAITING_TIME
 from kstream.spark.broadcast_files import remove_unused_broadcast_files
-from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
+from kstream.spark.executors import SparkExecutorAllocationClient
 from kstream.spark.job_environment import SparkJobEnvironment
 from kstream.spark.jvm_log import quiet_failed_tasks
 from kstream.spark.jvm_watch import JvmWatch

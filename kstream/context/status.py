@@ -16,7 +16,6 @@ from functools import partial
 
 from kstream.batch import BatchInfo, LogLag
 from kstream.batch_time import Duration
-from kstream.checkpoint.driver_process import mark_of_this_process
 from kstream.checkpoint.driver_status import (
     AFTER_AN_ERROR,
     RECENT,
@@ -27,6 +26,7 @@ from kstream.checkpoint.driver_status import (
     drop_statuses_before,
     write_status,
 )
+from kstream.checkpoint.sign_of_life import mark_of_this_process
 from kstream.checkpoint.stop_request import StopRequest, drop_stops_before, read_stop
 from kstream.clock import Clock
 from kstream.errors import CheckpointError, JvmLostError, StorageError, in_a_line

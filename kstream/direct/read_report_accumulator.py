@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Time
 from kstream.offsets.read_report import ReportData, merge
-from kstream.worker.stored_letters import StoredLetters
+from kstream.worker.record_errors import StoredLetters
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.offsets.offset_range import LostRange, OffsetRange, SkippedRecord
-from kstream.worker.stored_letters import StoredLetters, add_letters
+from kstream.worker.record_errors import StoredLetters, add_letters
 
 if TYPE_CHECKING:
     from kstream.worker.record_errors import KindCounts

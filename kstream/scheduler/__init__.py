@@ -14,7 +14,6 @@ file imports only files above it:
     planning_outage      PlanningOutage: how long the driver waits for brokers or a store that are away
     empty_batches        EmptyBatches: which batches end without the user's functions
     missed_batches       which missed batches are planned late; MissedBatches: those that are not planned yet
-    input_info_tracker   InputInfoTracker: record counts of each input, for each batch
     input_lags       InputLags: the lag of each input that reads logs
     rate_estimator       RateEstimator, PIDRateEstimator: the rate that the speed of the last batches allows
     rate_controller      RateController: tells an input its rate after each batch

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 from kstream.batch import Batch, Job, JobSet, SkippedRecord, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.dstream import InputDStream
-from kstream.errors import FencedError, JvmLostError, StorageError, in_a_line, is_of_a_task
+from kstream.errors import FencedError, IllegalStateError, JvmLostError, StorageError, in_a_line, is_of_a_task
 from kstream.output import OutputBatch
 from kstream.scheduler.batch_lifecycle import Try
 from kstream.scheduler.empty_batches import EmptyBatches
-from kstream.scheduler.input_info_tracker import InputInfoTracker
 from kstream.scheduler.job_scheduler import MOST_REPAIRS, JobScheduler, SchedulerParts
 from kstream.scheduler.planning_outage import PlanningOutage
 from kstream.scheduler.state_checkpointer import is_lost_state, state_lost
@@ -342,3 +342,37 @@ class BatchSubmitter:
             self._graph.clear_metadata(up_to, kept)
             self._input_info.cleanup(up_to - self._graph.longest_remember(), kept)
         return up_to
+
+
+class InputInfoTracker:
+    """Keeps a StreamInputInfo per batch and input: added when a batch is planned, read when it is submitted, removed with its metadata.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._infos: dict[Time, dict[int, StreamInputInfo]] = {}
+        self._lock = threading.Lock()
+
+    def reportInfo(self, time: Time, info: StreamInputInfo) -> None:
+        """Add the info of one input to a batch.
+
+        Raises:
+            IllegalStateError: the batch has an info of this input already.
+        """
+        with self._lock:
+            infos = self._infos.setdefault(time, {})
+            if info.stream_id in infos:
+                raise IllegalStateError(f"input stream {info.stream_id} has already reported for batch {time}", state="reported")
+            infos[info.stream_id] = info
+
+    def getInfo(self, time: Time) -> dict[int, StreamInputInfo]:
+        """Return the infos of a batch by stream id; empty if there are none."""
+        with self._lock:
+            return dict(self._infos.get(time, {}))
+
+    def cleanup(self, threshold: Time, kept: Set[Time] = frozenset()) -> None:
+        """Remove the infos of batches strictly older than `threshold`, except those that are `kept`: they are tried again."""
+        with self._lock:
+            for old in [t for t in self._infos if t < threshold and t not in kept]:
+                del self._infos[old]

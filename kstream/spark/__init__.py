@@ -3,12 +3,11 @@
 One idea: all use of pyspark's private parts is here and nowhere else, so that a new Spark version breaks one package.
 
     spark_context       makes a SparkContext, and pickles functions of the user
-    submit_args         the options of spark-submit for the JVM of this process
+    submit_args         the options of spark-submit for the JVM of this process, and its progress bar
     workers_python      the Python that the workers run
     executor_check      asks the executors before the first batch whether they can run the tasks of a job
     executor_questions  what `kstream doctor` asks each of them about checkpoint and brokers
     shipped_file        sends a file of Python whose errors name the file of the user
-    progress_bar        Spark's progress bar is off in logs
     java                finds a Java that Spark can run on
     jvm_watch           the end of Spark's JVM is the end of the context
     java_gateway        the JVM that this process calls, in a driver and in a worker
@@ -20,8 +19,7 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
     rdd_placement       Spark's pages show RDDs at the user's calls of operators
     worker_rdd          WorkerRDD: an RDD whose partitions Python workers make
     state_rdds          RDDs of the states of mapWithState
-    executors           the executors, and the cores of receivers
-    executor_allocation_client  asks the cluster manager for executors, and ends them
+    executors           the executors, and the cores of receivers; asks the cluster manager for executors, and ends them
     receiver_runner     receivers and block stores as tasks of Spark
     receivers           opens the received blocks of a context; received blocks as RDDs
     checkpoint_store    opens a checkpoint by its URL

@@ -13,8 +13,7 @@ from pyspark.cloudpickle import CloudPickler
 from pyspark.cloudpickle import dumps as cloudpickle_dumps
 from pyspark.cloudpickle import loads as cloudpickle_loads
 
-from kstream.spark.progress_bar import turn_off_progress_bar
-from kstream.spark.submit_args import SUBMIT_ARGS, given_names
+from kstream.spark.submit_args import SUBMIT_ARGS, given_names, turn_off_progress_bar
 from kstream.spark.workers_python import use_workers_python
 
 UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"

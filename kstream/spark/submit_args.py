@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -135,3 +136,24 @@ _OPTION = re.compile(rf"(?:^|\s)--({'|'.join(_SETTINGS)})[\s=]")
 _CONF_OPTION = re.compile(r"(?:^|\s)(?:--conf|-c)[\s=]+[\"']?(spark\.[\w.-]+)=")
 _FILE_OPTION = re.compile(r"(?:^|\s)--properties-file[\s=]+(\S+)")
 _DEFAULT = re.compile(r"^\s*(spark\.[^\s=:]+)", re.MULTILINE)
+
+
+SHOW = "spark.ui.showConsoleProgress"
+"""Spark turns it on where its launcher gets `pyspark-shell`, as in a shell."""
+
+
+def turn_off_progress_bar(environ: MutableMapping[str, str] = os.environ, is_terminal: bool | None = None) -> None:
+    """Let the next JVM of this process and of its children show no progress bar: in a log its line would run into the next one.
+
+    Does nothing on a terminal, under spark-submit, and if the user has the setting in spark-defaults.conf or PYSPARK_SUBMIT_ARGS. A value
+    in a SparkConf wins in any case. Has no effect on a JVM that runs already.
+
+    Args:
+        environ: the environment variables of this process.
+        is_terminal: whether standard error is a terminal; None looks.
+    """
+    if is_terminal is None:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] – None in a daemon
+    given = environ.get(SUBMIT_ARGS, SHELL)
+    if not is_terminal and not under_spark_submit(environ) and SHOW not in given_names(given, environ):
+        environ[SUBMIT_ARGS] = f"--conf {SHOW}=false {given}"

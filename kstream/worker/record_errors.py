@@ -9,16 +9,19 @@ A `TooManyRecordErrorsError` ends a task as soon as its own errors are too many 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import base64
+import json
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from operator import length_hint
 from typing import Any, Protocol, TypeAlias
 
 from kstream.errors import KStreamError, TooManyRecordErrorsError
 from kstream.worker.current_record import CurrentRecord, current_record
 from kstream.worker.record_failure import RecordFailure, RecordStep, failure_of, told_message
-from kstream.worker.stored_letters import StoredLetters
 
 LEAST_RECORDS = 100
 """A batch of fewer records counts as one of this many. Otherwise one bad record of three would be too many."""
@@ -92,7 +95,7 @@ class ErrorsPolicy:
     Attributes:
         limit: the limit of the batch.
         dead_letters: where failed records go; None leaves them out.
-        stored_property: the name of Spark's local property with the letters of the batch that are stored already; see `stored_letters`.
+        stored_property: the name of Spark's local property with the letters of the batch that are stored already; see `StoredLetters`.
     """
 
     limit: ErrorLimit
@@ -260,3 +263,33 @@ def make_one_by_one(
             on_error(e, records[failed])
             kept += records[begin:failed]
             begin = failed + 1
+
+
+LetterOrigin: TypeAlias = tuple[str, int | None, str]
+"""(topic, partition, operator) of records that failed."""
+StoredLetters: TypeAlias = dict[LetterOrigin, set[int]]
+"""Origin → the offsets of the records whose letters are stored. The report of a task names those that it has stored. The driver gives those
+of all tasks to the tasks of the next output, as the text of one of Spark's local properties: a function that was pickled before the first
+output ran could not have them."""
+
+
+def add_letters(into: StoredLetters, more: Mapping[LetterOrigin, Set[int]]) -> None:
+    """Add letters to others."""
+    for origin, offsets in more.items():
+        into.setdefault(origin, set()).update(offsets)
+
+
+def letters_text(letters: Mapping[LetterOrigin, Set[int]]) -> str:
+    """Return letters as text of ASCII characters, about two for a letter. Offsets are written as distances: near ones are short."""
+    rows = [[*origin, _distances(sorted(offsets))] for origin, offsets in letters.items() if offsets]
+    return base64.b64encode(zlib.compress(json.dumps(rows).encode())).decode()
+
+
+def letters_of_text(text: str) -> StoredLetters:
+    rows = json.loads(zlib.decompress(base64.b64decode(text)))
+    return {(topic, partition, operator): set(accumulate(distances)) for topic, partition, operator, distances in rows}
+
+
+def _distances(offsets: list[int]) -> list[int]:
+    """Return the first offset, and the distance of each other one from that before it."""
+    return [offsets[0], *(after - before for before, after in pairwise(offsets))]

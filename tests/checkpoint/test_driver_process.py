@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kstream.checkpoint.driver_process import is_gone, mark_of_this_process
+from kstream.checkpoint.sign_of_life import is_gone, mark_of_this_process
 
-CHILD = "from kstream.checkpoint.driver_process import mark_of_this_process as mark; print(mark(), flush=True); input()"
+CHILD = "from kstream.checkpoint.sign_of_life import mark_of_this_process as mark; print(mark(), flush=True); input()"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the boot, the namespace and the start of a process")
 
 

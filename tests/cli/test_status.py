@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, take_epoch
-from kstream.checkpoint.driver_process import mark_of_this_process
 from kstream.checkpoint.driver_status import GONE_MS, BatchFigures, DriverStatus, LastError, StreamLag, write_status
 from kstream.checkpoint.history import acknowledge, read_ledger
 from kstream.checkpoint.reader import write_meta
+from kstream.checkpoint.sign_of_life import mark_of_this_process
 from kstream.cli import main
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.status import lag_line, look

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from kstream.batch import BatchOutcome, InputOutcome
 from kstream.batch_time import Time
 from kstream.checkpoint import take_epoch
-from kstream.checkpoint.driver_process import mark_of_this_process
 from kstream.checkpoint.driver_status import GONE_MS, DriverStatus, read_status
+from kstream.checkpoint.sign_of_life import mark_of_this_process
 from kstream.checkpoint.stop_request import read_stop
 from kstream.cli import main, stop
 from kstream.cli.exit_codes import ReadingCode

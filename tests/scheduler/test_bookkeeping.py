@@ -7,7 +7,7 @@ import pytest
 from kstream.batch import Job, JobSet, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.errors import IllegalStateError
-from kstream.scheduler.input_info_tracker import InputInfoTracker
+from kstream.scheduler.batch_submitter import InputInfoTracker
 
 
 def test_input_infos_are_kept_by_time_and_stream() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from kstream.spark.executor_allocation_client import SparkExecutorAllocationClient
-from kstream.spark.executors import Executor
+from kstream.spark.executors import Executor, SparkExecutorAllocationClient
 from tests.spark.fake_executors import FakeSparkContext
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kstream.spark.progress_bar import turn_off_progress_bar
+from kstream.spark.submit_args import turn_off_progress_bar
 
 OFF = "--conf spark.ui.showConsoleProgress=false"
 

@@ -11,9 +11,8 @@ import pytest
 from kstream.errors import DataLossError, TooManyRecordErrorsError
 from kstream.worker import record_errors, record_failure
 from kstream.worker.current_record import CurrentRecord
-from kstream.worker.record_errors import OTHER, ErrorLimit, ErrorsPolicy, TaskErrors, make_one_by_one
+from kstream.worker.record_errors import OTHER, ErrorLimit, ErrorsPolicy, StoredLetters, TaskErrors, make_one_by_one
 from kstream.worker.record_failure import VALUE_CONVERTER, RecordFailure, RecordStep, failure_of, name_of
-from kstream.worker.stored_letters import StoredLetters
 
 DECODE = RecordStep(VALUE_CONVERTER, "valueDecoder", "json.loads")
 PARSE = RecordStep("TRANSFORMATION", "map at job.py:7", "job.parse")

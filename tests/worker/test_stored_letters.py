@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstream.worker.stored_letters import StoredLetters, add_letters, letters_of_text, letters_text
+from kstream.worker.record_errors import StoredLetters, add_letters, letters_of_text, letters_text
 
 PARSE = ("orders", 3, "map at job.py:7")
 

@@ -13,8 +13,7 @@ from pyspark import TaskContext
 
 from kstream.offsets.read_report import ReportData
 from kstream.worker.current_record import between_chunks, hand_out, note_decoding, reading
-from kstream.worker.record_errors import TaskErrors, in_this_task
-from kstream.worker.stored_letters import StoredLetters, letters_of_text
+from kstream.worker.record_errors import StoredLetters, TaskErrors, in_this_task, letters_of_text
 from kstream_kafka.client.ports import RangeConsumer, Settings
 from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.decoding import Decoding

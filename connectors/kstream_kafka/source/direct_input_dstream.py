@@ -20,8 +20,7 @@ from kstream.dstream.ports import InputServices, services_of
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.errors_policy import RecordErrorLog, RecordErrorPolicy
 from kstream.offsets.offset_range import LostRange, Partition
-from kstream.worker.record_errors import KindCounts
-from kstream.worker.stored_letters import letters_text
+from kstream.worker.record_errors import KindCounts, letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.client.renewing_client import renewing_driver_client

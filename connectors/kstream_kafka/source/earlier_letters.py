@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport
-from kstream.worker.stored_letters import StoredLetters
+from kstream.worker.record_errors import StoredLetters
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.ports import DriverClient, RangeConsumer
 from kstream_kafka.errors import KafkaError

@@ -18,9 +18,8 @@ from kstream.errors import DeadLetterNotStoredError
 from kstream.offsets.read_report import ReadReport
 from kstream.worker import exception_hook
 from kstream.worker.current_record import begin_task, current_record
-from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy, TaskErrors
+from kstream.worker.record_errors import ErrorLimit, ErrorsPolicy, TaskErrors, letters_text
 from kstream.worker.record_failure import RecordFailure
-from kstream.worker.stored_letters import letters_text
 from tests.fakes import fake_reports
 from tests.kstream_kafka.fakes import Message, records
 
