@@ -23,9 +23,7 @@ logger = logging.getLogger(__name__)
 class StopFlag(Protocol):
     """An event that ends a wait early: a `threading.Event`, or a simulated one."""
 
-    def is_set(self) -> bool:
-        """Return whether the flag is set."""
-        ...
+    def is_set(self) -> bool: ...
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the flag is set, `timeout` seconds at most; return whether it is set."""

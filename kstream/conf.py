@@ -165,7 +165,6 @@ class SettingsTable:
 
     @property
     def entries(self) -> Sequence[ConfigEntry[object]]:
-        """All entries, in their order."""
         return [entry for entries in self.groups.values() for entry in entries]
 
     def with_connector(self, theirs: SettingsTable) -> SettingsTable:

@@ -88,7 +88,6 @@ class LineFormatter(logging.Formatter):
         self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a log record."""
         return printable_lines(self._text(record))
 
     def _text(self, record: logging.LogRecord) -> str:
@@ -113,7 +112,6 @@ class JsonFormatter(logging.Formatter):
         self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the JSON object of a log record."""
         moment = datetime.fromtimestamp(record.created, timezone.utc)
         fields: dict[str, Any] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -396,7 +396,6 @@ def note_reported(error: BaseException) -> None:
 
 
 def is_reported(error: BaseException) -> bool:
-    """Return whether an error was noted by `note_reported`."""
     return getattr(error, _REPORTED, False)
 
 

@@ -106,7 +106,6 @@ def owner_elsewhere(file: str) -> Owner:
 
 
 def owner_of_entry(entry: TracebackType) -> Owner:
-    """Return whose code an entry of a traceback of this process is."""
     return owner_of(entry.tb_frame.f_code.co_filename, entry.tb_frame.f_globals.get("__name__", ""))
 
 

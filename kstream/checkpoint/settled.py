@@ -48,7 +48,6 @@ class Settled:
 
     @property
     def name(self) -> str:
-        """The name of the record."""
         return names.settled(self.after, self.until, self.epoch)
 
     def covers(self, time: Time) -> bool:
@@ -73,7 +72,6 @@ def thinned(plans: Iterable[BatchPlan]) -> tuple[BatchPlan, ...]:
 
 
 def in_settled(time: Time, settled: Iterable[Settled]) -> bool:
-    """Return whether a batch time is in one of the intervals."""
     return any(interval.covers(time) for interval in settled)
 
 

@@ -24,7 +24,6 @@ States: TypeAlias = Mapping[str, StateCheckpoint]
 
 
 def states_fields(states: States) -> dict[str, Any]:
-    """Return the states as JSON values."""
     return {
         stream: {
             "time": state.time.milliseconds,

@@ -83,7 +83,6 @@ class Side(NamedTuple):
 
     @property
     def interval(self) -> Duration:
-        """The batch interval."""
         return Duration(self.meta["interval"])
 
 

@@ -159,7 +159,6 @@ def code_of(checks: Sequence[Finding]) -> ReadingCode:
 
 
 def as_data(checks: Sequence[Finding], code: ReadingCode) -> dict[str, Any]:
-    """Return the checks as JSON values."""
     rows = [{"name": c.name, "verdict": c.verdict, "seen": c.seen, "remedy": c.remedy or None} for c in checks]
     return {"exit_code": int(code), "checks": rows}
 

@@ -66,7 +66,6 @@ class DStreamGraph:
         return len(self._state_streams) - 1
 
     def add_output_stream(self, stream: ForEachDStream) -> None:
-        """Add an output operation."""
         self._order = None
         self._outputs.append(stream)
 
@@ -125,7 +124,6 @@ class DStreamGraph:
         return self._inputs_among(self.in_order())
 
     def inputs_of(self, stream: DStreamNode) -> list[InputDStream[Any]]:
-        """Return the inputs that a stream depends on."""
         return self._inputs_among(in_order([stream]))
 
     def _inputs_among(self, streams: list[DStreamNode]) -> list[InputDStream[Any]]:

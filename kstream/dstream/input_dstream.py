@@ -353,7 +353,6 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
             self.check_records(time, plan)
 
     def has_batch(self, time: Time) -> bool:
-        """Return whether the plan of a batch is kept."""
         return time in self._plans
 
     def newest_planned(self) -> Time | None:

@@ -39,9 +39,7 @@ class StreamServices(StreamHost, Protocol):
         ...
 
     @property
-    def settings(self) -> Settings:
-        """The settings of the context."""
-        ...
+    def settings(self) -> Settings: ...
 
     @property
     def state_rdds(self) -> StateRDDs:
@@ -49,9 +47,7 @@ class StreamServices(StreamHost, Protocol):
         ...
 
     @property
-    def graph(self) -> StreamGraph:
-        """The graph to which the streams belong."""
-        ...
+    def graph(self) -> StreamGraph: ...
 
     def check_can_add(self, what: str) -> None:
         """Raise IllegalStateError if the context has started or stopped; the message says which.
@@ -71,9 +67,7 @@ class StreamGraph(Protocol):
     """The DStreamGraph as its streams use it. The graph imports the classes of streams, so streams cannot import the graph."""
 
     @property
-    def batch_duration(self) -> Duration:
-        """The batch interval."""
-        ...
+    def batch_duration(self) -> Duration: ...
 
     @property
     def recorder(self) -> Recorder:
@@ -121,13 +115,9 @@ class StreamGraph(Protocol):
         """Add a stream with state. Return its number."""
         ...
 
-    def add_output_stream(self, stream: Any) -> None:
-        """Add an output operation."""
-        ...
+    def add_output_stream(self, stream: Any) -> None: ...
 
-    def inputs_of(self, stream: Any) -> Sequence[Any]:
-        """Return the inputs that a stream depends on."""
-        ...
+    def inputs_of(self, stream: Any) -> Sequence[Any]: ...
 
 
 def _to_nobody(event: StreamingListenerEvent) -> None: ...

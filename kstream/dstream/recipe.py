@@ -193,7 +193,6 @@ class Recorder:
         self.calls.append(call)
 
     def knows(self, stream: RecordedStream) -> bool:
-        """Return whether a stream is in the record."""
         return any(known is stream for known in self._streams)
 
     def index_of(self, stream: RecordedStream) -> int:

@@ -148,5 +148,4 @@ class MapWithStateDStreamImpl(DStreamNode):
         self.states.set_storage_level(level)
 
     def set_checkpoint_interval(self, interval: Duration) -> None:
-        """Set the checkpoint interval of the states."""
         self.states.set_checkpoint_interval(interval)

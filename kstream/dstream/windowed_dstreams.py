@@ -55,7 +55,6 @@ class WindowedDStream(DStreamNode):
         parent.set_storage_level(StorageLevel.MEMORY_ONLY)
 
     def set_storage_level(self, level: StorageLevel) -> None:
-        """Set the storage level of the parent."""
         self.dependencies[0].set_storage_level(level)
 
     def has_batch(self, time: Time) -> bool:

@@ -95,7 +95,6 @@ class EventLoop(Generic[E]):
 
     @property
     def is_active(self) -> bool:
-        """Whether the loop is started and not stopped."""
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def is_own_thread(self) -> bool:

@@ -161,7 +161,6 @@ class Future(Generic[T]):
         self._error: BaseException | None = None
 
     def succeed(self, value: T) -> None:
-        """Set the result."""
         with self._lock:
             if not self._done.is_set():
                 self._value.append(value)

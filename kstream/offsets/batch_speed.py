@@ -79,7 +79,6 @@ class BatchSpeed:
 
     @property
     def is_known(self) -> bool:
-        """Whether a batch was measured."""
         return bool(self._costs)
 
     @property
@@ -95,7 +94,6 @@ class BatchSpeed:
         return self._budget_ms if overhead_ms < MOST_OVERHEAD * self._interval_ms else 2 * overhead_ms
 
     def add(self, cost: BatchCost) -> None:
-        """Note the cost of a batch."""
         pairs = [(one, other) for one, other in combinations([*self._costs, cost], 2) if _differ(one, other)]
         self._costs.append(cost)
         if pairs:  # else the last line holds: batches of equal size tell nothing new about it

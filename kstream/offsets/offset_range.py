@@ -178,7 +178,6 @@ class LostRange:
 
     @staticmethod
     def from_json(entry: Mapping[str, Any]) -> LostRange:
-        """Return the lost range of an entry that `to_json` made."""
         return LostRange(entry["topic"], entry["partition"], entry["from"], entry["until"], entry["cause"], entry["detail"])
 
 
@@ -256,6 +255,5 @@ class SkippedRecord:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> SkippedRecord:
-        """Return the record of a stored form."""
         place = fields["stream"], fields["topic"], fields["partition"], fields["offset"]
         return SkippedRecord(*place, tuple(fields.get("read_by", ())))

@@ -58,11 +58,9 @@ class Bucket:
         self.data, self.marks, self.updated, self.bounds = data, marks, updated, bounds
 
     def pickle(self, slot: int) -> memoryview:
-        """Return the pickle of an entry."""
         return self.data[self.bounds[slot] : self.bounds[slot + 1]]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the entries of the bucket."""
         for slot, (mark, updated) in enumerate(zip(self.marks, self.updated, strict=True)):
             yield mark, updated, self.pickle(slot)
 
@@ -166,7 +164,6 @@ class StateForm:
         return Place(slot, updated, end - lengths[slot], end)
 
     def pickle(self, place: Place) -> memoryview:
-        """Return the pickle of the entry at a place."""
         return self._view[place.begin : place.end]
 
     def bucket(self, number: int) -> Bucket:

@@ -46,7 +46,6 @@ CLEANUP_OLD_BLOCKS: Final = "CleanupOldBlocks"
 
 
 def to_body(**fields: Any) -> bytes:
-    """Return the body of a message with these fields."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 

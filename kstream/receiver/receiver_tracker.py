@@ -79,9 +79,7 @@ class ReceiverRunner(Protocol):
         """Make the next `start_stores` look for this executor's store, which does not answer."""
         ...
 
-    def cancel(self, stream_id: int, /) -> None:
-        """Cancel the task of a receiver."""
-        ...
+    def cancel(self, stream_id: int, /) -> None: ...
 
     def first_attempt_runs(self, stage: int, /) -> bool:
         """Return whether the first attempt of a receiver's task, in this stage of Spark's, still runs."""

@@ -137,7 +137,6 @@ class Wire:
         self._send_parts(_head(kind, name, how, parts, size), parts, size)
 
     def close(self) -> None:
-        """Close the connection."""
         try:
             self._file.close()
         finally:

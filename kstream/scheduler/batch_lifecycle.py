@@ -195,7 +195,6 @@ class BatchLifecycle:
             return record.batch
 
     def generated(self, time: Time) -> None:
-        """Note that the jobs of a batch are generated."""
         with self._lock:
             self._move(time, Step.GENERATE)
 

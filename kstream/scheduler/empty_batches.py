@@ -77,7 +77,6 @@ class EmptyBatches:
                 logger.info("%d missed batches after %s are left out: the inputs have no more data", len(self._left_out), time)
 
     def needs_no_plan(self, time: Time) -> bool:
-        """Return whether a missed batch needs no plan."""
         return time in self._left_out
 
 

@@ -75,7 +75,6 @@ class MissedBatches:
         return self._selected[0] if self._selected else None
 
     def planned(self) -> None:
-        """Remove the batch that was planned."""
         self._selected.popleft()
 
     def are_due(self, unfinished: Callable[[], Collection[Time]], open_batches: Callable[[], Collection[Time]], now_ms: int) -> bool:

@@ -32,7 +32,6 @@ class RateController:
 
     @property
     def stream_id(self) -> int:
-        """The id of the input."""
         return self._stream.id
 
     @property

@@ -29,9 +29,7 @@ class Dialect(Protocol):
         """Prepare a new connection, so that each statement of a transaction sees what is committed before it."""
         ...
 
-    def begin(self, connection: Connection) -> None:
-        """Begin a transaction."""
-        ...
+    def begin(self, connection: Connection) -> None: ...
 
     def limit_waits(self, connection: Connection) -> None:
         """Let the statements of this transaction wait for other ones, but not without end."""

@@ -138,7 +138,6 @@ class SparkReceiverRunner:
         return all(task.status() == "RUNNING" for task in task_attempts(self._sc, stage) if task.attempt() == 0)
 
     def cancel(self, stream_id: int) -> None:
-        """Cancel the Spark job of a receiver."""
         self._sc.cancelJobGroup(_group(stream_id))
 
     def forget_store(self, executor: str) -> None:

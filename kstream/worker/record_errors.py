@@ -274,7 +274,6 @@ output ran could not have them."""
 
 
 def add_letters(into: StoredLetters, more: Mapping[LetterOrigin, Set[int]]) -> None:
-    """Add letters to others."""
     for origin, offsets in more.items():
         into.setdefault(origin, set()).update(offsets)
 

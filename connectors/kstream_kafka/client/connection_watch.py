@@ -117,7 +117,6 @@ class ConnectionWatch:
         return self._all_down or bool(self._refusals)
 
     def on_request(self) -> None:
-        """Note that a request begins."""
         self._since = self._monotonic()
         self._next_diagnosis = 0.0
 

@@ -49,9 +49,7 @@ class Subscription(Protocol):
         """Return whether the stream reads this topic."""
         ...
 
-    def reads(self, partition: Partition) -> bool:
-        """Return whether the stream reads this partition."""
-        ...
+    def reads(self, partition: Partition) -> bool: ...
 
 
 class DriverClient(Protocol):

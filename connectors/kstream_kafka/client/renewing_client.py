@@ -57,7 +57,6 @@ class RenewingDriverClient:
         return self._asked(lambda client: client.partitions(subscription))
 
     def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
-        """Ask for topics by name, as the client does."""
         return self._asked(lambda client: client.describe_topics(topics))
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
@@ -67,7 +66,6 @@ class RenewingDriverClient:
         return self._asked(lambda client: client.latest(partitions))
 
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the begins of logs, as the client does."""
         return self._asked(lambda client: client.earliest(partitions))
 
     def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
@@ -75,7 +73,6 @@ class RenewingDriverClient:
         return self._asked(lambda client: client.at_times(times_ms, partitions))
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the committed offsets of a group, as the client does."""
         return self._asked(lambda client: client.committed(group, partitions))
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[Exception | None], None]) -> None:

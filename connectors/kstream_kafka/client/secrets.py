@@ -128,7 +128,6 @@ class ClientSecrets:
         self._known = self._fingerprint(self.values)
 
     def on_response(self) -> None:
-        """Note that a broker has answered a client with these secrets."""
         self.awaits_answer = False
 
     def on_replaced(self) -> None:

@@ -62,7 +62,6 @@ class Order:
 
     @property
     def total_cents(self) -> int:
-        """The price of all pieces."""
         return self.quantity * self.price_cents
 
     def to_json(self) -> bytes:

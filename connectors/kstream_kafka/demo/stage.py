@@ -339,7 +339,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
         return self._process.pid
 
     @property

@@ -49,7 +49,6 @@ class MissingPartitions:
 
     @property
     def partitions(self) -> frozenset[Partition]:
-        """The partitions that are missing now."""
         return frozenset(self._missing)
 
     def lacking(self, positions: Mapping[Partition, int]) -> None:

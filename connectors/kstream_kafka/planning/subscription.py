@@ -37,7 +37,6 @@ class Topics:
         return topic in self.names
 
     def reads(self, partition: Partition) -> bool:
-        """Return whether the stream reads this partition."""
         topic, _ = partition
         return self.wants(topic)
 
@@ -78,7 +77,6 @@ class TopicPattern:
         return not topic.startswith("__") and re.compile(self.pattern, self.flags).fullmatch(topic) is not None
 
     def reads(self, partition: Partition) -> bool:
-        """Return whether the stream reads this partition."""
         topic, _ = partition
         return self.wants(topic)
 
@@ -110,7 +108,6 @@ class Partitions:
         return topic in self.names
 
     def reads(self, partition: Partition) -> bool:
-        """Return whether the stream reads this partition."""
         return partition in self.fixed
 
     def __str__(self) -> str:

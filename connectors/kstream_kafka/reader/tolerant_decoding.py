@@ -16,7 +16,6 @@ from kstream_kafka.reader.decoding import Chunk, Decoding, consumer_record, valu
 
 
 def record_of(messages: Sequence[Any], position: int) -> CurrentRecord:
-    """Return the record of the message at a position of a chunk."""
     message = messages[position]
     kind, timestamp = message.timestamp()
     return CurrentRecord(message.topic(), message.partition(), message.offset(), timestamp if kind else None, raw=message)

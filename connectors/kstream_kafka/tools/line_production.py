@@ -105,7 +105,6 @@ class Answers:
 
     @property
     def acknowledged(self) -> int:
-        """The number of acknowledged records."""
         return sum(stored.records for stored in self.stored.values())
 
     def add(self, partition: int, offset: int) -> None:

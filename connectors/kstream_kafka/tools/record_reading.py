@@ -99,7 +99,6 @@ def _read(
 
 
 def as_log_record(message: Any) -> LogRecord:
-    """Return a message as a LogRecord."""
     kind, at_ms = message.timestamp()
     word = TIMESTAMP_TYPES.get(kind, "")
     place = message.topic(), message.partition(), message.offset()

@@ -131,7 +131,6 @@ class GroupReader:
         return Chunk(_raw(polled.messages), polled.next_offsets, polled.out_of_range, partial(_places, polled.messages))
 
     def close(self) -> None:
-        """Close the clients that were created."""
         if self._made_consumer is not None:
             self._made_consumer.close()
         if self._made_client is not None:

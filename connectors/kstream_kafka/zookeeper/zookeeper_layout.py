@@ -31,11 +31,9 @@ class GroupNodes:
 
     @property
     def ids(self) -> str:
-        """The path of the consumers."""
         return f"{self.root}/consumers/{self.group}/ids"
 
     def consumer(self, consumer: str) -> str:
-        """Return the path of a consumer."""
         return f"{self.ids}/{consumer}"
 
     def owners(self, topic: str) -> str:
