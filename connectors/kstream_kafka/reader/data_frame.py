@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 from kstream.errors import MissingDependencyError
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.public_call import refused
+from kstream.worker.process import freeze_gc
 from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.reader.range_task import lend_in_task
 
@@ -121,11 +122,12 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str]) ->
 
 @contextmanager
 def no_cycle_collection() -> Generator[None]:
-    """Switch Python's cycle collector off during a `with` block.
+    """Switch Python's cycle collector off during a `with` block, and keep it from what the worker has loaded (`freeze_gc`).
 
     A read creates tens of thousands of objects a second and no cycles, and collections took a fifth of the worker's time. No user code runs
     in this worker meanwhile, because Python functions on a DataFrame have their own worker.
     """
+    freeze_gc()
     was_enabled = gc.isenabled()
     gc.disable()
     try:

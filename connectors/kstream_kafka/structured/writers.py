@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 from pyspark.sql.types import StructType
 
 from kstream.clock import SystemClock
+from kstream.worker.process import freeze_gc
 from kstream_kafka.client.ports import Encoded
 from kstream_kafka.errors import CommitUnknownError
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
@@ -54,6 +55,7 @@ class _Writer:
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
+        freeze_gc()
         batches, told = kept(iterator, self._columns), batch_of_task()
         if self._options.is_exactly_once:
             return spooled(batches, told, self._options.place)

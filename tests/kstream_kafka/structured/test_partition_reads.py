@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kstream.offsets.offset_range import OffsetRange
+from kstream.worker import process
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 ALL = default_schema(include_headers=True)
@@ -100,3 +104,16 @@ def test_a_partition_reaches_its_task_whole_in_few_bytes() -> None:
 def test_what_goes_to_a_task_is_pickled(consumer: FakeConsumer) -> None:
     made: Any = (reads("value"), partition(0, 10))
     assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_the_collector_of_a_worker_passes_over_what_was_loaded_before_a_task_reads(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark's workers collect after every task, and the next task waits for it."""
+    monkeypatch.setitem(sys.modules, "pyspark.worker", ModuleType("pyspark.worker"))
+    monkeypatch.setattr(process, "_seen", 0)
+    try:
+        list(reads("value").read(partition(0, 10)))
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
