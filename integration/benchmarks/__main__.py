@@ -10,6 +10,7 @@ MODULES = (
     "poison_records",
     "data_frames",
     "structured",
+    "structured_sink",
     "bookkeeping",
     "map_with_state",
     "inverse_window",

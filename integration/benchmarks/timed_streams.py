@@ -1,11 +1,12 @@
-"""The streams of `structured`: a script for a Python that has pyspark, and nothing of kstream but the source.
+"""The streams of `structured` and `structured_sink`: a script for a Python that has pyspark, and nothing of kstream but source and sink.
 
     python timed_streams.py SOURCE JARS
 
 Reads a stream a line, as JSON, runs it until it has read its records, and answers with a line `rows [[…], …]`: for each trigger that
 Spark reports the number of its records, and milliseconds by name (`durationMs`). Ends with its input. A stream is `{"options": {…},
 "records": 3000, "through": "columns"}`; with `"schema": "value BINARY"` that schema is given to the source, and with `"idle": 1.5` the
-stream runs on for so many seconds, with triggers that have nothing to read.
+stream runs on for so many seconds, with triggers that have nothing to read. `"sink": {…}` are the options of a sink of the same name as the
+source; without them the sink is `noop`.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ def lengths(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def through(frame: Any, what: str) -> Any:
-    """What the stream writes: all columns, the values, or what a Python function makes of the values."""
+    """What the stream writes: all columns, keys and values, the values, or what a Python function makes of the values."""
     if what == "columns":
         return frame
+    if what == "pairs":
+        return frame.select("key", "value")
     return frame.select("value") if what == "values" else frame.select("value").mapInArrow(lengths, "length LONG")
 
 
@@ -55,7 +58,8 @@ def triggers_of(spark: Any, source: str, stream: dict[str, Any]) -> list[list[An
         reader = reader.schema(stream["schema"])
     frame = through(reader.load(), stream["through"])
     with tempfile.TemporaryDirectory() as checkpoint:
-        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        writer = frame.writeStream.format(source if "sink" in stream else "noop").options(**stream.get("sink", {}))
+        query = writer.option("checkpointLocation", checkpoint).start()
         try:
             end = time.monotonic() + PATIENCE_S
             while not _has_read(query, stream["records"]):
