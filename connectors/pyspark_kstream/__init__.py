@@ -53,6 +53,7 @@ class DefaultSource(DataSource):
         super().__init__(dict(options))
         self._given = dict(options)
         self._parsed: SourceOptions | None = None
+        self._has_reader = False
         if any(name in self._given for name in ("subscribe", "subscribepattern", "assign")):  # else it is a sink, or `schema` tells
             self._of_source()
 
@@ -79,14 +80,18 @@ class DefaultSource(DataSource):
         from kstream_kafka.structured.columns import chosen_columns
         from kstream_kafka.structured.readers import KafkaBatchReader
 
-        return KafkaBatchReader(self._of_source().of_batch(), chosen_columns(schema))
+        reader = KafkaBatchReader(self._of_source().of_batch(), chosen_columns(schema))
+        self._has_reader = True
+        return reader
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """Return the reader of a streaming query. Arguments and errors as for `reader`."""
         from kstream_kafka.structured.columns import chosen_columns
         from kstream_kafka.structured.readers import KafkaStreamReader
 
-        return KafkaStreamReader(self._of_source().of_stream(), chosen_columns(schema))
+        reader = KafkaStreamReader(self._of_source().of_stream(), chosen_columns(schema))
+        self._has_reader = True
+        return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         """Return the writer of a batch query.
@@ -119,6 +124,10 @@ class DefaultSource(DataSource):
         from kstream_kafka.structured.writers import KafkaStreamWriter
 
         return KafkaStreamWriter(SinkOptions.parse(self._given), schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what the next process needs. With its reader a source goes into each task, for its name alone: without its options."""
+        return {} if self._has_reader else dict(self.__dict__)
 
     def _of_source(self) -> SourceOptions:
         """Return the options of a source. Errors as `__init__`."""

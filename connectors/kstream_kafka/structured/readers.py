@@ -98,6 +98,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         return input_partitions(self._batches.plan(begin, until), self._options)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task needs: its reads, and no option besides."""
+        return {"_reads": self._reads}
+
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Read the records of a partition, in a task. Lazy; blocks on the broker."""
         return self._reads.read(partition)
@@ -152,6 +156,10 @@ class KafkaBatchReader(DataSourceReader):
         ends = resolved(client, options.ends, known, now)
         ranges = [OffsetRange(*p, starts[p], max(starts[p], ends[p])) for p in sorted(known)]
         return KafkaPlan.without_epochs(ranges, ids)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task needs: its reads, and no option besides."""
+        return {"_reads": self._reads}
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Read the records of a partition, in a task. Lazy; blocks on the broker."""

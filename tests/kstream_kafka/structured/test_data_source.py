@@ -41,6 +41,19 @@ def test_a_source_goes_to_other_processes_pickled_and_gives_readers_there() -> N
     assert isinstance(source.reader(schema), KafkaBatchReader) and isinstance(source.streamReader(schema), KafkaStreamReader)
 
 
+@pytest.mark.parametrize("kind", ["reader", "streamReader"])
+def test_a_task_gets_the_parameters_of_its_consumer_and_no_other_option(kind: str) -> None:
+    """Spark pickles the reader and its source into each task, and a log of Spark may show what it has pickled."""
+    secrets = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
+    source = DefaultSource({**OPTIONS, **secrets, "kafka.sasl.password": "pa55word", "failondataloss": "false"})
+    assert b"pa55word" in pickle.dumps(source), "the process of the planner needs it"
+    reader = getattr(source, kind)(source.schema())
+    assert b"pa55word" not in pickle.dumps(source) and pickle.loads(pickle.dumps(source)).name() == "kstream"
+    in_task = pickle.dumps(reader)
+    assert in_task.count(b"pa55word") == 1 and b"fail_on_data_loss" not in in_task
+    assert isinstance(pickle.loads(in_task), KafkaBatchReader | KafkaStreamReader)
+
+
 @pytest.mark.parametrize(("text", "has_headers"), [("true", True), ("false", False)])
 def test_the_schema_has_headers_if_they_are_asked_for(text: str, has_headers: bool) -> None:
     assert DefaultSource({**OPTIONS, "includeheaders": text}).schema() == default_schema(has_headers)
