@@ -83,6 +83,9 @@ chaos: install ## the long campaigns: drivers, executors, workers and brokers ki
 	@$(PY) -m integration.received --kills 20
 	@$(PY) -m integration.clustered
 	@$(PY) -m integration.structured_kills
+	@$(PY) -m integration.structured_kills --sink kstream
+	@$(PY) -m integration.structured_kills --sink at-least-once --kills driver=4,jvm=2,executor=2
+	@$(PY) -m integration.structured_kills --sink spark --cluster local --kills driver=4,jvm=2
 	@$(PY) -m integration.structured_differential
 
 soak: install ## two nights of one kstream run: database, broker and store away for minutes, driver and JVM killed, then ZooKeeper and broker under a receiver; must be exact. Then ten minutes of overload for each input, a downtime of five minutes, a first start on ten million records, and 86,400 batches that must leave nothing behind

@@ -26,7 +26,7 @@ PARTITIONS = 4
 PATIENCE_S = 120.0
 FIRST_S, BATCH_S = 5.0, 0.7
 """For how long the first batch of a driver takes, and any other one, about: a kill comes at a random moment within."""
-_Driver = subprocess.Popen[bytes]
+Driver = subprocess.Popen[bytes]
 
 
 @dataclass
@@ -88,7 +88,7 @@ class StructuredCampaign:
                 for kind in kinds:
                     driver = self._strike(kind, driver)
             ends = dict(enumerate(told["acked"]))
-            self._wait(driver, lambda: self._read_up_to() == ends, "read to the end")
+            self._wait(driver, lambda: self._reached() == ends, "read to the end")
             (self._directory / "stop").touch()
             self._wait_for_end(driver)
         finally:
@@ -110,22 +110,33 @@ class StructuredCampaign:
 
     # -- kills
 
-    def _strike(self, kind: str, driver: _Driver) -> _Driver:
-        """Kill, at a random moment of the first batch or of a later one. Returns the driver that lives."""
+    def _strike(self, kind: str, driver: Driver) -> Driver:
+        """Kill at a random moment. Returns the driver that lives."""
+        where = self._moment(kind, driver)
+        assert driver.poll() is None, f"the driver ended with {driver.returncode}:\n{self._log_tail()}"
+        self._kill(kind, driver)
+        self._kills[kind] += 1
+        self._say(f"kill {self._kills.total()}: {kind}, {where}")
+        if driver.poll() is None:
+            return driver
+        self._look_at_what_is_left()
+        return self._start()
+
+    def _moment(self, kind: str, driver: Driver) -> str:
+        """Returns at a random moment of the first batch or of a later one, and says of which."""
         first = kind != EXECUTOR and self._random.random() < 0.5
         if first:
             self._wait(driver, lambda: any(line["pid"] == driver.pid for line in self._lines("started")), "start")
         else:
-            tried = len(self._lines("attempts")) + self._random.randint(0, 3)
-            self._wait(driver, lambda: len(self._lines("attempts")) > tried, "begin a batch")
+            tried = self._tried() + self._random.randint(0, 3)
+            self._wait(driver, lambda: self._tried() > tried, "begin a batch")
         time.sleep(self._random.uniform(0, FIRST_S if first else BATCH_S))
-        assert driver.poll() is None, f"the driver ended with {driver.returncode}:\n{self._log_tail()}"
-        self._kill(kind, driver)
-        self._kills[kind] += 1
-        self._say(f"kill {self._kills.total()}: {kind}, {'at the first batch' if first else 'at a later batch'}")
-        return driver if driver.poll() is None else self._start()
+        return "at the first batch" if first else "at a later batch"
 
-    def _kill(self, kind: str, driver: _Driver) -> None:
+    def _look_at_what_is_left(self) -> None:
+        """Called when a driver was killed, before the next one starts."""
+
+    def _kill(self, kind: str, driver: Driver) -> None:
         """SIGKILL; returns when the driver is gone, if it is the driver's."""
         if kind == EXECUTOR:
             cluster = self._master.cluster
@@ -142,33 +153,40 @@ class StructuredCampaign:
 
     # -- drivers
 
-    def _start(self) -> _Driver:
-        given = {
+    def _command(self) -> list[str]:
+        """That of the driver, without its argument."""
+        return [sys.executable, "-m", "integration.structured_kills.job"]
+
+    def _given(self) -> dict[str, Any]:
+        """What the driver is told."""
+        return {
             "bootstrap": self._broker.bootstrap, "topic": self._topic, "directory": str(self._directory),
             "options": self._options, "settings": dict(self._master.settings),
         }  # fmt: skip
+
+    def _start(self) -> Driver:
         path = self._directory / "options.json"
-        path.write_text(json.dumps(given))
+        path.write_text(json.dumps(self._given()))
         self._drivers += 1
         with open(self._directory / "driver.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "integration.structured_kills.job", str(path)],
+                [*self._command(), str(path)],
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable, **self._master.environment},
                 stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
-    def _wait_for_end(self, driver: _Driver) -> None:
+    def _wait_for_end(self, driver: Driver) -> None:
         """Returns when it is gone. What is left of it after PATIENCE_S is a failure."""
         try:
             driver.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the driver does not end:\n{self._log_tail()}") from None
 
-    def _wait(self, driver: _Driver, reached: Callable[[], bool], what: str) -> None:
+    def _wait(self, driver: Driver, reached: Callable[[], bool], what: str) -> None:
         """Returns when that is reached. As long as batches are run the driver has time."""
         attempts, end = -1, 0.0
         while not reached():
-            tried = len(self._lines("attempts"))
+            tried = self._tried()
             if tried != attempts:
                 attempts, end = tried, time.monotonic() + PATIENCE_S
             if driver.poll() is not None or time.monotonic() > end:
@@ -176,7 +194,11 @@ class StructuredCampaign:
                 raise AssertionError(f"the driver did not {what}; it {state}:\n{self._log_tail()}")
             time.sleep(0.05)
 
-    def _read_up_to(self) -> dict[int, int]:
+    def _tried(self) -> int:
+        """How often a batch was begun."""
+        return len(self._lines("attempts"))
+
+    def _reached(self) -> dict[int, int]:
         """The next offset by partition, of the newest batch that is written."""
         last = max(self._lines("attempts"), key=lambda attempt: attempt["time"], default=None)
         if last is None or not (self._directory / "sink" / f"{last['time']}.json").exists():
