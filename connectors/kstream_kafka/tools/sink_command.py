@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
@@ -16,7 +16,9 @@ from kstream.cli.terminal import clear_errors, count, echo, table_console
 from kstream.errors import ConfigurationError
 from kstream.printable import printable
 from kstream_kafka.client.record_producer import RecordProducer, store
-from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, acceptance_key, encode_acceptance, sum_of
+from kstream_kafka.sink.query_batches import query_id
+from kstream_kafka.sink.query_receipt import QueryReceipt
+from kstream_kafka.sink.receipt import FENCES, Digests, KafkaReceipt, acceptance_key, encode_acceptance, sum_of
 from kstream_kafka.sink.receipts import transactional_id
 from kstream_kafka.sink.receipts_topic import receipts_topic
 from kstream_kafka.sink.transactional_ids import take_ids
@@ -42,7 +44,8 @@ def one_output(command: Command) -> Command:
 def sink_command() -> None:
     """Outputs that write to Kafka exactly once: their newest batches, open transactions, half-written batches.
 
-    The brokers are those of a stream of --checkpoint, or of --bootstrap. They are asked for the receipts, not the checkpoint.
+    The output of a query of Structured Streaming is called query, and its job is the id of the query. The brokers are those of a stream of
+    --checkpoint, or of --bootstrap. They are asked for the receipts, not the checkpoint.
     """
 
 
@@ -52,11 +55,19 @@ def sink_command() -> None:
 def ls_command(prefix: str, as_json: bool, **options: Any) -> None:
     """List the outputs, with the newest batch of each."""
     with clear_errors(code=ReadingCode.UNREADABLE):
-        outputs = SinkReading(connection_of(**options), prefix).outputs()
-    rows = [_row(output) for output in outputs]
+        known = SinkReading(connection_of(**options), prefix).outputs().values()
+    rows = [_row(output) for output in known if isinstance(output, KnownOutput)]
+    queries = [receipt for receipt in known if isinstance(receipt, QueryReceipt)]
     if as_json:
-        echo(json.dumps({"outputs": rows}))
+        echo(json.dumps({"outputs": rows, "queries": [_query_data(receipt) for receipt in queries]}))
         return
+    if rows or not queries:
+        _print_outputs(rows)
+    if queries:
+        _print_queries(queries)
+
+
+def _print_outputs(rows: Iterable[dict[str, Any]]) -> None:
     table = Table("output", "job", "newest batch", "batch (ms)", "receipts", "records", "epoch")
     for row in rows:
         time_ms = row["batch"]
@@ -67,13 +78,24 @@ def ls_command(prefix: str, as_json: bool, **options: Any) -> None:
     table_console().print(table)
 
 
+def _print_queries(queries: Iterable[QueryReceipt]) -> None:
+    table = Table("query", "newest batch", "records", "topics")
+    for receipt in queries:
+        cells = (receipt.query, str(receipt.batch), str(receipt.num_records), ", ".join(sorted(receipt.digests)))
+        table.add_row(*(escape(printable(cell)) for cell in cells))
+    table_console().print(table)
+
+
 @sink_command.command("show")
 @one_output
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show_command(output: str | None, job: str | None, prefix: str, as_json: bool, **options: Any) -> None:
-    """Show the newest receipt of each partition of an output."""
+    """Show the newest receipt of each partition of an output, or the receipt of a query."""
     with clear_errors(code=ReadingCode.UNREADABLE):
         found = _found(SinkReading(connection_of(**options), prefix), job, output)
+    if isinstance(found, QueryReceipt):
+        echo(json.dumps(_query_data(found)) if as_json else "\n".join(_query_lines(found)))
+        return
     receipts = [receipt for _, receipt in sorted(found.receipts.items())]
     if as_json:
         echo(json.dumps({**_row(found), "receipt of each partition": [_receipt_data(receipt) for receipt in receipts]}))
@@ -101,15 +123,23 @@ def abort_command(output: str | None, job: str | None, prefix: str, partitions: 
     with clear_errors():
         reading = SinkReading(connection_of(**options), prefix)
         found = _found(reading, job, output)
-        number = partitions or found.num_ids
-        if not number:
-            words = f"no receipt tells how many partitions {found.name} has: give --partitions"
-            raise ConfigurationError(words, key="--partitions", value=None)
+        if isinstance(found, QueryReceipt):
+            name, identities = f"query {found.query}", [query_id(prefix, found.query)]
+        else:
+            name, identities = found.name, _identities(prefix, found, partitions)
         if not yes:
-            click.confirm(f"End the open transactions of {printable(found.name)}, {count(number, 'transactional id')}?", abort=True)
-        identities = [transactional_id(prefix, found.job, found.name, partition) for partition in range(number)]
+            click.confirm(f"End the open transactions of {printable(name)}, {count(len(identities), 'transactional id')}?", abort=True)
         take_ids(reading.params, identities, receipts_topic(prefix))
-    echo(f"{count(number, 'transactional id')} of {printable(found.name)} taken: their transactions have ended")
+    echo(f"{count(len(identities), 'transactional id')} of {printable(name)} taken: their transactions have ended")
+
+
+def _identities(prefix: str, output: KnownOutput, partitions: int | None) -> list[str]:
+    """Return the transactional ids of an output. ConfigurationError if nobody knows how many there are."""
+    number = partitions or output.num_ids
+    if not number:
+        words = f"no receipt tells how many partitions {output.name} has: give --partitions"
+        raise ConfigurationError(words, key="--partitions", value=None)
+    return [transactional_id(prefix, output.job, output.name, partition) for partition in range(number)]
 
 
 @sink_command.command("accept")
@@ -124,6 +154,9 @@ def accept_command(output: str | None, job: str | None, prefix: str, time_ms: in
     with clear_errors():
         reading = SinkReading(connection_of(**options), prefix)
         found = _found(reading, job, output)
+        if isinstance(found, QueryReceipt):
+            words = f"query {found.query} writes each batch as a whole. Its option outputChanged=keep keeps what is written"
+            raise ConfigurationError(words, key="OUTPUT", value=output)
         newest = found.newest
         if not newest or newest[0].time_ms != time_ms:
             there = f"its newest batch is {newest[0].time_ms} ms" if newest else "it has no receipt"
@@ -135,8 +168,8 @@ def accept_command(output: str | None, job: str | None, prefix: str, time_ms: in
     echo(f"batch {time_ms} ms of {printable(found.name)} is accepted: {stand}, the rest is written by the next try")
 
 
-def _found(reading: SinkReading, job: str | None, output: str | None) -> KnownOutput:
-    outputs = {(one.job, one.name): one for one in reading.outputs()}
+def _found(reading: SinkReading, job: str | None, output: str | None) -> KnownOutput | QueryReceipt:
+    outputs = reading.outputs()
     return outputs[chosen(outputs, job, output)]
 
 
@@ -171,9 +204,25 @@ def _lines(output: KnownOutput) -> list[str]:
 
 
 def _receipt_data(receipt: KafkaReceipt) -> dict[str, Any]:
-    digests = {topic: digest._asdict() for topic, digest in receipt.digests.items()}
     names = ("partition", "num_partitions", "time_ms", "nonce", "num_records", "epoch", "writer")
-    return {**{name: getattr(receipt, name) for name in names}, "topics": digests}
+    return {**{name: getattr(receipt, name) for name in names}, "topics": _digests_data(receipt.digests)}
+
+
+def _query_data(receipt: QueryReceipt) -> dict[str, Any]:
+    names = ("query", "batch", "num_records")
+    return {**{name: getattr(receipt, name) for name in names}, "topics": _digests_data(receipt.digests)}
+
+
+def _query_lines(receipt: QueryReceipt) -> list[str]:
+    """Return the sentences about the newest batch of a query."""
+    lines = [f"query {printable(receipt.query)}", f"  newest batch {receipt.batch}: {count(receipt.num_records, 'record')}"]
+    for topic, digest in sorted(receipt.digests.items()):
+        lines.append(f"  {printable(topic)}: {count(digest.records, 'record')}, {count(digest.bytes, 'byte')}")
+    return lines
+
+
+def _digests_data(digests: Digests) -> dict[str, Any]:
+    return {topic: digest._asdict() for topic, digest in digests.items()}
 
 
 def _text(value: int | None) -> str:

@@ -1,4 +1,4 @@
-"""SinkReading: what the topics of receipts and audit say of the outputs of all jobs. The commands read it; nothing is written."""
+"""SinkReading: what the topics of receipts and audit say of all outputs, those of queries too. The commands read it; nothing is written."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kstream_kafka.errors import UnknownTopicError
 from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.sink.audit import AuditEntry, decode_entry, output_of
 from kstream_kafka.sink.audit_topic import audit_topic
+from kstream_kafka.sink.query_receipt import QueryReceipt, decode_query_receipt
 from kstream_kafka.sink.receipt import Fence, KafkaReceipt, decode_acceptance, decode_fence, decode_receipt, parsed_key
 from kstream_kafka.sink.receipts import where
 from kstream_kafka.sink.receipts_topic import receipts_topic
@@ -24,6 +25,8 @@ from kstream_kafka.tools.audit_check import AuditFinding, AuditVerdict, TopicChe
 CHUNK = 50_000
 """Offsets of a partition that are read at once."""
 READ_S = 60.0
+QUERY = "query"
+"""Stands for the name of the output of a query of Structured Streaming. Its job is the id of the query."""
 
 
 @dataclass
@@ -68,16 +71,24 @@ class SinkReading:
         self.params = KafkaParams.parse(connection)
         self.prefix = prefix
 
-    def outputs(self) -> list[KnownOutput]:
-        """Return the outputs that have a fence or a receipt, by job and name. CorruptRecordError for a record of another program."""
+    def outputs(self) -> dict[tuple[str, str], KnownOutput | QueryReceipt]:
+        """Return the outputs that have a fence or a receipt, by job and name; of a query, by its id and QUERY, the newest receipt.
+
+        CorruptRecordError for a record of another program.
+        """
         found: dict[tuple[str, str], KnownOutput] = {}
+        queries: dict[tuple[str, str], QueryReceipt] = {}
         for message in self._messages(receipts_topic(self.prefix)):
+            if message.value() is None:
+                continue
             match parsed_key(message.key()):
-                case [str(kind), str(job), str(name), *rest] if kind in ("fence", "receipt", "accept") and message.value() is not None:
+                case [str(kind), str(job), str(name), *rest] if kind in ("fence", "receipt", "accept"):
                     self._note(found.setdefault((job, name), KnownOutput(job, name)), kind, rest, message)
+                case ["query", str(query)]:
+                    queries[query, QUERY] = decode_query_receipt(query, message.value(), where(message))
                 case _:
                     continue
-        return [found[key] for key in sorted(found)]
+        return dict(sorted({**found, **queries}.items()))
 
     def entries(self) -> dict[tuple[str, str], list[AuditEntry]]:
         """Return job and output → the entries of the audit, in the order of the log. Errors as `outputs`."""

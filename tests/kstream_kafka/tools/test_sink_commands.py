@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.client.ports import Encoded
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.sink.audit import AuditEntry, audit_key, encode_entry
+from kstream_kafka.sink.query_batches import QueryBatches
 from kstream_kafka.sink.receipt import Fence, acceptance_key, decode_acceptance, encode_fence, fence_key
 from kstream_kafka.tools import sink_command, sink_reading
 
@@ -145,6 +148,45 @@ def test_no_text_of_a_record_reaches_the_terminal_as_a_command(jobs: Jobs) -> No
     for shown in (kstream("sink", "ls").output, kstream("sink", "show").output, "\n".join(audit())):
         assert "PWNED" in shown
         assert [character for character in shown if unicodedata.category(character) in ("Cc", "Cf") and character != "\n"] == []
+
+
+# -- queries
+
+
+def query_writes(batch: int, *numbers: int, query: str = "4f1e") -> None:
+    def records() -> list[Encoded]:
+        return [(TOTALS, None, b"%d" % number, (), number, None) for number in numbers]
+
+    QueryBatches(KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream", query).write(batch, records, 100)
+
+
+def test_queries_are_listed_beside_the_outputs_of_jobs(jobs: Jobs) -> None:
+    written(jobs)
+    query_writes(0, 1, 2)
+    query_writes(7, 3)
+    data = json.loads(kstream("sink", "ls", "--json").output)
+    assert [row["output"] for row in data["outputs"]] == ["kafka totals"]
+    (query,) = data["queries"]
+    assert (query["query"], query["batch"], query["num_records"], query["topics"]["totals"]["records"]) == ("4f1e", 7, 1, 1)
+    shown = kstream("sink", "ls").output
+    assert "kafka totals" in shown and "4f1e" in shown
+
+
+def test_show_shows_the_receipt_of_a_query_and_abort_ends_its_transaction(jobs: Jobs) -> None:
+    query_writes(3, 1, 2)
+    assert kstream("sink", "show").output.splitlines() == ["query 4f1e", "  newest batch 3: 2 records", "  totals: 2 records, 2 bytes"]
+    assert json.loads(kstream("sink", "show", "query", "--job", "4f", "--json").output)["batch"] == 3
+    left = jobs.kafka.transaction({}, "kstream-query-4f1e", 60_000)
+    left.open()
+    left.begin()
+    assert jobs.kafka.open
+    assert "1 transactional id of query 4f1e taken" in kstream("sink", "abort", "query", "--yes").output
+    assert not jobs.kafka.open
+
+
+def test_a_batch_of_a_query_is_never_half_written_so_there_is_nothing_to_accept(jobs: Jobs) -> None:
+    query_writes(3, 1)
+    assert "query 4f1e writes each batch as a whole" in kstream("sink", "accept", "query", "--batch", "3", code=1).output
 
 
 # -- audit
