@@ -66,7 +66,7 @@ def test_the_map_draws_the_layers_of_pyproject() -> None:
 ROOMS = "batch checkpoint context direct dstream files loop metrics monitoring offsets rdd receiver rpc scheduler spark storage ui wal"
 ROOMS_WITH_A_MAP = [
     *(f"kstream/{room}" for room in ROOMS.split()),
-    *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "planning", "source", "structured", "zookeeper")),
+    *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "planning", "schemas", "source", "structured", "zookeeper")),
 ]
 LINE_OF_A_MAP = re.compile(r"^ {0,4}((?:\w+, )*\w+)(?:  .*)?$", re.MULTILINE)
 

@@ -5,6 +5,7 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
     settings     the settings of this package
     errors       the errors of this package
     client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
+    schemas/     Avro values and their schemas, which are in a schema registry
     planning/    pure: the planner, the plan of a batch, the packing of ranges into tasks
     reader/      KafkaRDD, the task, the consumer, decoding, Arrow
     sink/        the Kafka sink: transactions with receipts
@@ -31,17 +32,21 @@ if TYPE_CHECKING:
     from kstream.dstream.ports import StreamHost
     from kstream.dstream.recipe import Recipe
     from kstream.offsets.offset_range import HasOffsetRanges, OffsetRange, TopicAndPartition, TopicPartition
+    from kstream_kafka.client.schema_registry import SchemaRegistry
     from kstream_kafka.planning.planner import PerPartitionConfig
     from kstream_kafka.planning.subscription import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.reader.decoding import ConsumerRecord, KafkaMessageAndMetadata, consumer_record, utf8_decoder, value_only
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
+    from kstream_kafka.schemas.avro import AvroDeserializer, AvroSerializer
     from kstream_kafka.sink.producer_record import ProducerRecord
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.source.offset_committer import CanCommitOffsets
     from kstream_kafka.utils import Broker, KafkaUtils
 
 __all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
     "Broker",
     "CanCommitOffsets",
     "ConsumerRecord",
@@ -57,6 +62,7 @@ __all__ = [
     "OffsetRange",
     "PerPartitionConfig",
     "ProducerRecord",
+    "SchemaRegistry",
     "TopicAndPartition",
     "TopicPartition",
     "consumer_record",
@@ -66,6 +72,8 @@ __all__ = [
 
 # A name is imported at its first use, because workers, brokers and feeds need no part of the driver's side.
 _LAZY = {
+    "AvroDeserializer": "kstream_kafka.schemas.avro",
+    "AvroSerializer": "kstream_kafka.schemas.avro",
     "Broker": "kstream_kafka.utils",
     "CanCommitOffsets": "kstream_kafka.source.offset_committer",
     "ConsumerRecord": "kstream_kafka.reader.decoding",
@@ -81,6 +89,7 @@ _LAZY = {
     "OffsetRange": "kstream.offsets.offset_range",
     "PerPartitionConfig": "kstream_kafka.planning.planner",
     "ProducerRecord": "kstream_kafka.sink.producer_record",
+    "SchemaRegistry": "kstream_kafka.client.schema_registry",
     "TopicAndPartition": "kstream.offsets.offset_range",
     "TopicPartition": "kstream.offsets.offset_range",
     "consumer_record": "kstream_kafka.reader.decoding",

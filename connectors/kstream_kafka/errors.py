@@ -24,6 +24,8 @@
         ├── CommitUnknownError            nobody has said whether a transaction is committed        (retriable)
         ├── RecordTooLargeError           a record that is to be written is larger than max.request.size
         ├── ReceiptsLostError             the receipts of an exactly-once output are gone
+        ├── SchemaRegistryUnreachableError  no schema registry answered                             (retriable)
+        ├── SchemaRegistryRefusedError    a schema registry refuses the user, the request or the schema
         ├── ZooKeeperUnreachableError     a receiver's ZooKeeper did not answer in time             (retriable)
         ├── OwnershipLostError            a receiver's session is over: another may read its partitions     (retriable)
         └── PollTimeoutError              no record of a range came in `spark.streaming.kafka.consumer.poll.ms`  (retriable)
@@ -453,6 +455,32 @@ class ReceiptsLostError(KafkaError, errors.OutputChangedError):
             "the output another name: then it writes all pending batches, and what is there of them a second time.",
             output=output,
             topic=topic,
+        )
+
+
+class SchemaRegistryUnreachableError(KafkaError):
+    """No schema registry answered, after the retries of its client. Facts: url, reason."""
+
+    retriable = True
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"The schema registry {url} did not answer: {_stopped(reason)} Check that it runs, that the workers reach this URL, "
+            "and the certificate (ssl.ca.location). max.retries and retries.wait.ms say how long its client tries.",
+            url=url,
+            reason=reason,
+        )
+
+
+class SchemaRegistryRefusedError(KafkaError):
+    """A schema registry refuses the user, the request or the schema. Facts: url, status (of HTTP), reason."""
+
+    status: int
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        login = " Check basic.auth.user.info, and what the user may do there." if status in (401, 403) else ""
+        super().__init__(
+            f"The schema registry {url} refuses a request (HTTP {status}): {_stopped(reason)}{login}", url=url, status=status, reason=reason
         )
 
 

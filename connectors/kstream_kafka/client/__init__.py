@@ -13,6 +13,7 @@ record_sending     the producers of the sink
 transaction        Transaction: a transaction of Kafka with a producer of its own
 topic_reader       TopicReader: the committed records of a topic up to its end
 renewing_client    the driver's client of a stream, replaced when its secrets have changed
+schema_registry    SchemaRegistry: a schema registry, asked by confluent_kafka's own client
 redaction          keeps secrets out of messages and logs
 connection_watch   why a client cannot connect
 """

@@ -369,6 +369,6 @@ def decoder_of(given: Mapping[str, Any], key: str, chosen: Decoder | None) -> De
         decoder = "keyDecoder" if key.startswith("key.") else "valueDecoder"
         hint = f"Leave it out and give {decoder}, a Python function of the bytes."
         if "Avro" in text or "Protobuf" in text or "JsonSchema" in text:
-            hint += " The package confluent-kafka has deserialisers that ask a schema registry."
+            hint += " For Avro this is a kstream_kafka.AvroDeserializer: docs/schema-registry.md."
         raise KafkaConfigError(key, f"names {text}, a Java class that Python workers cannot call", hint)
     return _KNOWN[text.rpartition(".")[2]]

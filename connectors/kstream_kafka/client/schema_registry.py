@@ -1,0 +1,280 @@
+"""SchemaRegistry: a Confluent Schema Registry, asked by confluent_kafka's own client. The only door to that client.
+
+Each process has one client of a registry. A schema is asked for once: the client keeps it by its id. A number that the registry does not
+know is remembered for a minute, so that damaged records do not become as many requests.
+
+The names of the settings are those of that client: `url`, `basic.auth.user.info`, `ssl.ca.location` … The options of a data source have
+them behind `schema.registry.`, and so do all messages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstream.errors import MissingDependencyError
+from kstream.nearest_name import did_you_mean, nearest_names
+from kstream.secret import REDACTED, add_secrets, looks_secret, redact
+from kstream_kafka.client.redaction import property_names
+from kstream_kafka.client.secrets import SecretSource
+from kstream_kafka.errors import KafkaConfigError, SchemaRegistryRefusedError, SchemaRegistryUnreachableError
+
+PREFIX = "schema.registry."
+"""Begins the names of the settings among the options of a data source, and in messages."""
+INSTALL = "pip install 'kstream-spark[schema-registry]'"
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+"""The types of schemas, as the registry writes them."""
+TIMEOUT_S = 10
+"""The timeout of a request. The client itself would wait for ever."""
+UNKNOWN_FOR_S = 60.0
+"""How long a process believes that the registry does not know an id."""
+
+_PUBLIC = property_names(
+    """
+    url ssl.ca.location ssl.certificate.location ssl.key.location timeout cache.capacity cache.latest.ttl.sec max.retries retries.wait.ms
+    retries.max.wait.ms bearer.auth.credentials.source bearer.auth.issuer.endpoint.url bearer.auth.scope bearer.auth.logical.cluster
+    bearer.auth.identity.pool.id
+    """
+)
+_SECRET = property_names("basic.auth.user.info ssl.key.password proxy bearer.auth.token bearer.auth.client.id bearer.auth.client.secret")
+_NUMBERS = property_names("timeout cache.capacity cache.latest.ttl.sec max.retries retries.wait.ms retries.max.wait.ms")
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema of the registry.
+
+    Attributes:
+        id: its id.
+        kind: AVRO, PROTOBUF or JSON.
+        text: the schema; that of Protobuf as a FileDescriptorProto in Base64.
+        references: (name, text) of each schema that it needs, and of those that they need, before those that need them.
+    """
+
+    id: int
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+class SchemaRegistry:
+    """A schema registry and the settings of its client. Immutable; can be pickled. Its text shows no secret.
+
+    Example:
+        registry = SchemaRegistry({"url": "https://registry:8081", "basic.auth.user.info": Path("/run/secrets/registry")})
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | str) -> None:
+        """Note the settings. Sends no request.
+
+        Args:
+            settings: the settings of confluent_kafka's SchemaRegistryClient by their names, or only the URL. Numbers may be texts. A secret
+                may be a `pathlib.Path`, whose file has it, or a function without arguments that returns it.
+
+        Raises:
+            KafkaConfigError: a setting is missing, unknown, or no number.
+        """
+        given = {"url": settings} if isinstance(settings, str) else dict(settings)
+        if not given.get("url"):
+            raise KafkaConfigError(f"{PREFIX}url", "is missing", "Give the address of the schema registry.")
+        for name in given:
+            if name not in _PUBLIC | _SECRET:
+                near = did_you_mean(nearest_names(name, _PUBLIC | _SECRET))
+                raise KafkaConfigError(f"{PREFIX}{name}", "is no setting of the client of a schema registry", near)
+        self._settings = {name: _checked(name, value) for name, value in sorted(given.items())}
+
+    @property
+    def url(self) -> str:
+        """The address of the registry, without a password."""
+        return redact(str(self._settings["url"]))
+
+    def not_storable(self) -> list[str]:
+        """Return the names of the settings that may hold a secret, which are never stored with a checkpoint."""
+        return [f"{PREFIX}{name}" for name, value in self._settings.items() if not _is_public(name, value)]
+
+    def schema(self, schema_id: int) -> RegisteredSchema | None:
+        """Return the schema of an id; None if the registry does not know it. Blocks on the registry, the first time in this process.
+
+        Raises:
+            SchemaRegistryUnreachableError: no registry answered, after the retries of its client.
+            SchemaRegistryRefusedError: it refuses the request.
+            MissingDependencyError: the packages of the client are missing.
+        """
+        return self._client().schema(schema_id)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """Return the newest schema of a subject; None if there is none. Blocks on the registry; raises as `schema`."""
+        return self._client().latest(subject)
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """Return the id of a schema of a subject, which is registered if it is not yet. Blocks on the registry.
+
+        Raises:
+            SchemaRegistryRefusedError: it refuses the schema, such as one that is not compatible.
+            Exception: as `schema`.
+        """
+        return self._client().register(subject, kind, text)
+
+    def _client(self) -> _Client:
+        """Return the client of this process."""
+        identity = tuple((name, v.identity if isinstance(v, SecretSource) else v) for name, v in self._settings.items())
+        with _lock:
+            if identity not in _clients:
+                _clients[identity] = _Client(self._settings, self.url)
+            return _clients[identity]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SchemaRegistry) and repr(self) == repr(other) and self._client() is other._client()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        shown = {name: value if _is_public(name, value) else REDACTED for name, value in self._settings.items()}
+        return f"SchemaRegistry({shown})"
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return the value of a setting as the client takes it, or its source. KafkaConfigError if it should be a number and is none."""
+    if name in _SECRET and (isinstance(value, (Path, SecretSource)) or callable(value)):
+        return value if isinstance(value, SecretSource) else SecretSource(f"{PREFIX}{name}", value)
+    if name not in _NUMBERS or isinstance(value, int | float):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        raise KafkaConfigError(f"{PREFIX}{name}", f"is {value!r}", "It must be a number.") from None
+
+
+def _is_public(name: str, value: Any) -> bool:
+    """Return whether a setting may be shown and stored."""
+    return isinstance(value, str | int | float) and not looks_secret(name, str(value), public=_PUBLIC)
+
+
+_clients: dict[tuple[tuple[str, Any], ...], _Client] = {}
+_lock = threading.Lock()
+
+
+class _Client:
+    """The client of one registry in one process. Thread-safe, as the client of confluent_kafka is."""
+
+    def __init__(self, settings: Mapping[str, Any], url: str, now: Callable[[], float] = time.monotonic) -> None:
+        """Note the settings. Creates nothing.
+
+        Args:
+            settings: the settings, with the sources of secrets.
+            url: the address, for messages.
+            now: the seconds of a clock.
+        """
+        self._settings, self._url, self._now = settings, url, now
+        self._values: Mapping[str, Any] = {}
+        self._made: Any = None
+        self._unknown: dict[int, float] = {}
+        self._known: dict[int, RegisteredSchema] = {}
+
+    def schema(self, schema_id: int) -> RegisteredSchema | None:
+        """Return the schema of an id; None if the registry does not know it."""
+        found = self._known.get(schema_id)
+        if found is None and self._unknown.get(schema_id, 0.0) <= self._now():
+            found = self._asked(lambda client: self._registered(client, schema_id, client.get_schema(schema_id, fmt="serialized")))
+            if found is None:
+                self._unknown[schema_id] = self._now() + UNKNOWN_FOR_S
+            else:
+                self._known[schema_id] = found
+        return found
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """Return the newest schema of a subject; None if there is none."""
+
+        def ask(client: Any) -> RegisteredSchema:
+            newest = client.get_latest_version(subject, "serialized")
+            return self._registered(client, newest.schema_id, newest.schema)
+
+        return self._asked(ask)
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """Return the id of a schema, registered if it is not yet."""
+        from confluent_kafka.schema_registry import Schema
+
+        number: int | None = self._asked(lambda client: client.register_schema(subject, Schema(text, kind)))
+        if number is None:
+            raise SchemaRegistryRefusedError(self._url, _NOT_FOUND, f"it has no subject {subject}")
+        return number
+
+    def _registered(self, client: Any, schema_id: int, schema: Any) -> RegisteredSchema:
+        """Return a schema of the client with all its references. May block on the registry."""
+        references: dict[str, str] = {}
+
+        def follow(needed: Any) -> None:
+            for reference in needed.references or ():
+                if reference.name not in references and not _is_built_in(reference.name):
+                    found = client.get_version(reference.subject, reference.version, True, "serialized").schema
+                    follow(found)
+                    references[reference.name] = found.schema_str
+
+        follow(schema)
+        return RegisteredSchema(schema_id, schema.schema_type or AVRO, schema.schema_str, tuple(references.items()))
+
+    def _asked(self, ask: Callable[[Any], Any]) -> Any:
+        """Return the answer of the registry; None if what is asked for does not exist. A refused client is replaced if a secret is newer.
+
+        Raises:
+            SchemaRegistryUnreachableError, SchemaRegistryRefusedError: as `SchemaRegistry.schema` says.
+        """
+        try:
+            return self._once(ask)
+        except SchemaRegistryRefusedError as e:
+            if e.status != 401 or self._read() == self._values:
+                raise
+        self._made = None
+        return self._once(ask)
+
+    def _once(self, ask: Callable[[Any], Any]) -> Any:
+        """Return the answer of the registry to one request."""
+        if self._made is None:
+            self._values = self._read()
+            self._made = _new_client(self._values)
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return ask(self._made)
+        except SchemaRegistryError as e:
+            if e.http_status_code == _NOT_FOUND:
+                return None
+            raise SchemaRegistryRefusedError(self._url, e.http_status_code, redact(str(e.error_message))) from None
+        except Exception as e:  # those of its HTTP client, of a name, a socket or TLS, and of an answer that is no JSON
+            raise SchemaRegistryUnreachableError(self._url, redact(f"{type(e).__name__}: {e}")) from None
+
+    def _read(self) -> dict[str, Any]:
+        """Return the settings with the values of their sources. Texts from now on do not show them."""
+        values = {name: value.read() if isinstance(value, SecretSource) else value for name, value in self._settings.items()}
+        add_secrets(values, _PUBLIC)
+        return {"timeout": TIMEOUT_S, **values}
+
+
+def _is_built_in(name: str) -> bool:
+    """Return whether a file of Protobuf comes with its runtime or with confluent_kafka."""
+    return name.startswith(("google/protobuf/", "google/type/", "confluent/"))
+
+
+def _new_client(values: Mapping[str, Any]) -> Any:
+    """Create the client. Sends no request.
+
+    Raises:
+        MissingDependencyError: one of its packages is missing.
+        KafkaConfigError: it refuses a setting.
+    """
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as e:
+        words = f"a schema registry needs packages that are missing ({e}): {INSTALL}, where the driver and the workers run"
+        raise MissingDependencyError(words, package=str(e.name), install=INSTALL) from e
+    try:
+        return SchemaRegistryClient(dict(values))
+    except (ValueError, TypeError, OSError) as e:
+        raise KafkaConfigError(f"{PREFIX}url", f"or another setting was refused by the client ({redact(str(e))})") from None

@@ -1,0 +1,99 @@
+"""AvroSchema: the text of an Avro schema, and what fastavro makes of it. Pure, but for the question to the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from kstream.errors import MissingDependencyError
+from kstream_kafka.client.schema_registry import AVRO, INSTALL, SchemaRegistry
+from kstream_kafka.errors import KafkaConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A schema. Immutable.
+
+    Attributes:
+        text: its JSON, or the name of a primitive type.
+        references: (name, text) of each schema that it needs, before those that need them.
+    """
+
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    def parsed(self) -> Any:
+        """Return the schema as fastavro parses it.
+
+        Raises:
+            MissingDependencyError: fastavro is missing.
+            Exception: an error of json or fastavro, if it is no schema.
+        """
+        return _parsed(self)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether it is `bytes`, and no more. Confluent's serializers write such values as they are, without a length."""
+        parsed = self.parsed()
+        return parsed == "bytes" or (isinstance(parsed, Mapping) and parsed.get("type") == "bytes")
+
+    @staticmethod
+    def given(text: str) -> AvroSchema:
+        """Return the schema that a user gives. KafkaConfigError if it is none."""
+        schema = AvroSchema(text)
+        try:
+            schema.parsed()
+        except MissingDependencyError:
+            raise
+        except Exception as e:
+            raise KafkaConfigError("schema", f"is no schema of Avro ({type(e).__name__}: {e})", "Give its JSON, or its id.") from None
+        return schema
+
+    @staticmethod
+    def registered(registry: SchemaRegistry, schema_id: int) -> AvroSchema:
+        """Return a schema of the registry. May block on it.
+
+        Raises:
+            ValueError: the registry does not know it, or it is no schema of Avro.
+            KafkaError: an error of the registry.
+        """
+        found = registry.schema(schema_id)
+        if found is None:
+            raise ValueError(f"the schema registry {registry.url} has no schema {schema_id}")
+        if found.kind != AVRO:
+            raise ValueError(f"schema {schema_id} of the schema registry {registry.url} is of {found.kind}, not of {AVRO}")
+        schema = AvroSchema(found.text, found.references)
+        try:
+            schema.parsed()
+        except MissingDependencyError:
+            raise
+        except Exception as e:
+            raise ValueError(f"fastavro cannot use schema {schema_id} ({type(e).__name__}: {e})") from None
+        return schema
+
+
+def fastavro() -> ModuleType:
+    """Return the package fastavro. MissingDependencyError if it is missing."""
+    try:
+        import fastavro as found
+    except ImportError as e:
+        raise MissingDependencyError(f"Avro needs fastavro ({e}): {INSTALL}", package="fastavro", install=INSTALL) from e
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _parsed(schema: AvroSchema) -> Any:
+    """Return `parsed` of a schema, made once in a process."""
+    parse, named = fastavro().parse_schema, dict[str, Any]()
+    for _, needed in schema.references:
+        parse(_loaded(needed), named_schemas=named)
+    return parse(_loaded(schema.text), named_schemas=named)
+
+
+def _loaded(text: str) -> Any:
+    """Return the JSON of a schema. The name of a primitive type may stand there without quotes."""
+    return json.loads(text) if text.lstrip()[:1] in ("{", "[", '"') else text.strip()

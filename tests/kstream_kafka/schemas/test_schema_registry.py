@@ -1,0 +1,113 @@
+"""SchemaRegistry: one client in a process, one request for a schema, errors with their remedy, secrets that nobody sees."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from kstream_kafka.client.schema_registry import SchemaRegistry
+from kstream_kafka.errors import KafkaConfigError, SchemaRegistryRefusedError, SchemaRegistryUnreachableError
+
+from kstream.secret import redact
+from tests.kstream_kafka.schemas.registry_server import RegistryServer, registry_server
+
+ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+AT_ONCE = {"max.retries": 2, "retries.wait.ms": 1, "retries.max.wait.ms": 1}
+
+
+@pytest.fixture
+def server() -> Generator[RegistryServer]:
+    with registry_server() as running:
+        yield running
+
+
+def test_a_schema_is_asked_for_once_in_a_process_also_by_pickled_copies(server: RegistryServer):
+    number = server.register("orders-value", ORDER)
+    registry = SchemaRegistry(server.url)
+    found = [pickle.loads(pickle.dumps(registry)).schema(number) for _ in range(3)]
+    assert {schema.text for schema in found if schema is not None} == {ORDER}
+    assert server.asked_for(number) == 1
+
+
+def test_an_id_that_the_registry_does_not_know_is_asked_for_once(server: RegistryServer):
+    registry = SchemaRegistry(server.url)
+    assert [registry.schema(77), registry.schema(77)] == [None, None]
+    assert server.asked_for(77) == 1
+
+
+def test_the_references_of_a_schema_come_with_it_before_those_that_need_them(server: RegistryServer):
+    server.register("money", '{"type": "enum", "name": "Money", "symbols": ["EUR"]}')
+    price = '{"type": "record", "name": "Price", "fields": [{"name": "in", "type": "Money"}]}'
+    server.register("price", price, references=[{"name": "Money", "subject": "money", "version": 1}])
+    both = [{"name": "Price", "subject": "price", "version": 1}, {"name": "Money", "subject": "money", "version": 1}]
+    number = server.register("orders-value", ORDER.replace('"long"', '"Price"'), references=both)
+    found = SchemaRegistry(server.url).schema(number)
+    assert found is not None and [name for name, _ in found.references] == ["Money", "Price"]
+
+
+def test_the_newest_schema_of_a_subject_and_none_of_a_subject_that_is_not_there(server: RegistryServer):
+    server.register("orders-value", ORDER)
+    newest = server.register("orders-value", ORDER.replace("long", "int"))
+    registry = SchemaRegistry(server.url)
+    found = registry.latest("orders-value")
+    assert found is not None and (found.id, "int" in found.text) == (newest, True)
+    assert registry.latest("users-value") is None
+
+
+def test_a_registry_that_is_not_ready_is_asked_again_as_often_as_its_client_does(server: RegistryServer):
+    number = server.register("orders-value", ORDER)
+    server.failures = 2
+    assert SchemaRegistry({"url": server.url, **AT_ONCE}).schema(number) is not None
+    assert server.asked_for(number) == 3
+
+
+def test_no_answer_is_one_error_that_names_the_registry_and_may_be_tried_again():
+    with registry_server() as closed:
+        url = closed.url
+    with pytest.raises(SchemaRegistryUnreachableError, match=url) as caught:
+        SchemaRegistry({"url": url, **AT_ONCE}).schema(1)
+    assert caught.value.retriable
+
+
+def test_a_refused_schema_is_the_error_of_the_registry(server: RegistryServer):
+    with pytest.raises(SchemaRegistryRefusedError, match=r"HTTP 422.*Invalid schema"):
+        SchemaRegistry(server.url).register("orders-value", "AVRO", "{")
+
+
+def test_a_wrong_password_is_refused_with_the_remedy_and_without_the_password(server: RegistryServer):
+    server.login = "orders:letmein-please"
+    registry = SchemaRegistry({"url": server.url, "basic.auth.user.info": "orders:wrong-password"})
+    with pytest.raises(SchemaRegistryRefusedError, match=r"HTTP 401.*basic\.auth\.user\.info") as caught:
+        registry.schema(1)
+    assert "wrong-password" not in f"{caught.value} {registry!r}"
+    assert redact("it is orders:wrong-password") == "it is [hidden]"
+
+
+def test_a_password_that_was_replaced_in_its_file_is_read_again_when_the_older_one_is_refused(server: RegistryServer, tmp_path: Path):
+    number = server.register("orders-value", ORDER)
+    other = server.register("users-value", ORDER.replace("Order", "User"))
+    secret = tmp_path / "registry"
+    secret.write_text("orders:first-password\n")
+    server.login = "orders:first-password"
+    registry = SchemaRegistry({"url": server.url, "basic.auth.user.info": secret})
+    assert registry.schema(number) is not None
+    server.login = "orders:second-password"
+    secret.write_text("orders:second-password\n")
+    assert registry.schema(other) is not None
+
+
+def test_settings_that_cannot_work_are_refused_at_the_call():
+    with pytest.raises(KafkaConfigError, match=r"'schema\.registry\.url' is missing"):
+        SchemaRegistry({})
+    with pytest.raises(KafkaConfigError, match=r"basic\.auth\.user\.inof.*Did you mean 'basic\.auth\.user\.info'"):
+        SchemaRegistry({"url": "http://h", "basic.auth.user.inof": "u:p"})
+    with pytest.raises(KafkaConfigError, match=r"max\.retries.*must be a number"):
+        SchemaRegistry({"url": "http://h", "max.retries": "three"})
+
+
+def test_only_settings_that_can_hold_no_secret_may_be_stored():
+    assert SchemaRegistry({"url": "http://h", "max.retries": "3"}).not_storable() == []
+    assert SchemaRegistry({"url": "http://u:pass@h"}).not_storable() == ["schema.registry.url"]
+    assert SchemaRegistry({"url": "http://h", "basic.auth.user.info": "u:p"}).not_storable() == ["schema.registry.basic.auth.user.info"]
