@@ -11,7 +11,6 @@ One idea: this room puts the others together. The files:
     progress             the progress of batches, as JSON values
     changed_durations    the rules of a start with another batch interval, or another window, than the checkpoint has
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
-    restored_outputs     lets the outputs of a job take over from an earlier driver, at a start
     unfinished_work      UnfinishedWork: what a graceful stop may leave, and how long it waits
     engine               Engine: the parts of a started context; starts and stops them in their order
     engine_opener        EngineOpener: checks what a start needs, opens the checkpoint, and makes the Engine

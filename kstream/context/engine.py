@@ -11,24 +11,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kstream.batch import BatchInfo
+from kstream.batch import BatchInfo, Json
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
-from kstream.checkpoint import BatchLog
+from kstream.checkpoint import BatchLog, LogContents
+from kstream.checkpoint.outcomes import read_completion
+from kstream.checkpoint.plan_log import nonce_of_epoch
+from kstream.checkpoint.settled import in_settled
 from kstream.clock import Clock, SettableClock
 from kstream.conf import Settings
 from kstream.context.checkpoint_opener import OpenedCheckpoint
-from kstream.context.restored_outputs import restore_outputs
 from kstream.context.settings import CLOCK_JUMP
 from kstream.context.unfinished_work import UnfinishedWork, left_in_words
 from kstream.dstream import DStreamGraph, ReceiverInputDStream
 from kstream.dstream.ports import InputServices
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
 from kstream.dstream.state_files import StateFiles
-from kstream.errors import FencedError
+from kstream.errors import CorruptRecordError, FencedError, FormatVersionError, MissingFileError
 from kstream.listener import StreamingListenerBus, StreamingListenerStreamingStarted
 from kstream.loop import THREADS, Runtime, Thread
 from kstream.monitoring.job_snapshot import EngineSnapshot
+from kstream.output import Writer
 from kstream.receiver import Receiver
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from kstream.scheduler.executor_allocation_manager import ExecutorAllocationClient, ExecutorAllocationManager
@@ -42,6 +45,7 @@ from kstream.scheduler.state_checkpointer import StateCheckpointer, StoredStateC
 from kstream.storage import FileStore
 
 logger = logging.getLogger(__name__)
+FIRST_EPOCH = 1
 _CUT_S = 2.0
 """Seconds for each waiting phase of a stop that is not graceful, and for running jobs after a graceful stop that did not finish."""
 MakeReceivedBlocks = Callable[[Mapping[int, Receiver], FileStore | None, BatchLog], ReceivedBlocks]
@@ -427,3 +431,64 @@ class Engine:
                 controller.batch_completed(info)
             except Exception:
                 logger.exception("the rate of input %d could not be computed after batch %s", controller.stream_id, info.batch_time)
+
+
+def restore_outputs(graph: DStreamGraph, store: FileStore | None, epoch: int, contents: LogContents | None) -> None:
+    """Call `restore` of each output that takes part in the life of a batch. Blocks on the store; asks nothing without such an output.
+
+    Args:
+        graph: the streams.
+        store: the checkpoint; None without a checkpoint directory.
+        epoch: that of the driver that starts.
+        contents: those of the log; None without a checkpoint directory.
+
+    Raises:
+        CorruptRecordError: the record of an epoch is damaged.
+        StorageError: the store failed.
+        Exception: an output cannot take over.
+    """
+    outputs = graph.outputs()
+    if not outputs:
+        return
+    if store is None or contents is None:
+        writer, stored = Writer("", epoch, "", lambda _: None, lambda _time, _nonce: False), dict[str, Json]()
+    else:
+        writer = _writer(store, epoch, contents)
+        stored = _newest_outcomes(store, contents, {output.name for output in outputs})
+    for output in outputs:
+        output.restore(writer, stored.get(output.name))
+
+
+def _writer(store: FileStore, epoch: int, contents: LogContents) -> Writer:
+    def nonce_of(number: int) -> str | None:
+        try:
+            return nonce_of_epoch(store, number)
+        except MissingFileError:
+            return None
+
+    def knows(time: Time, nonce: str) -> bool:
+        plan = contents.plans.get(time)
+        return in_settled(time, contents.settled) if plan is None else plan.nonce == nonce
+
+    return Writer(nonce_of_epoch(store, FIRST_EPOCH), epoch, nonce_of_epoch(store, epoch), nonce_of, knows)
+
+
+def _newest_outcomes(store: FileStore, contents: LogContents, wanted: set[str]) -> dict[str, Json]:
+    """Return the newest stored outcome of each of these outputs that has one: a read for each completion, until all are found.
+
+    A damaged completion is a warning: its batch has ended, and an older one may tell as much.
+    """
+    found: dict[str, Json] = {}
+    for time in sorted(contents.done, reverse=True):
+        plan = contents.plans[time]
+        if found.keys() == wanted or not wanted & set(plan.outputs):
+            continue
+        try:
+            completion = read_completion(store, time, plan.epoch)
+        except (CorruptRecordError, FormatVersionError) as e:
+            logger.warning("the completion of batch %s cannot be read, so outputs are restored from an older one: %s", time, e)
+            continue
+        for name, value in () if completion is None else completion.outputs.items():
+            if name in wanted:
+                found.setdefault(name, value)
+    return found

@@ -10,7 +10,6 @@ Spark, so every room from the batches on up may import it. `kstream.direct` and 
     log                   Log, which a connector writes
     starting_offsets      positions of a Log become offsets
     log_ends              where logs ended at the times of missed batches
-    rate_limits           how many records of each partition a batch may have
     batch_speed           BatchSpeed: how many records a batch may have to end in a given time (no clock)
     catch_up              CatchUp: how many records a stream takes while it reads a backlog (asks nobody)
     admission_control     AdmissionControl: all limits of a batch, and the reason of the one that counts (asks nobody)

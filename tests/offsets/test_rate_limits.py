@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstream.offsets.rate_limits import RateLimits, clamp, estimated_rate, max_messages, share_by_lag
+from kstream.offsets.admission_control import RateLimits, clamp, estimated_rate, max_messages, share_by_lag
 
 
 def parts(*ends: int) -> dict[tuple[str, int], int]:

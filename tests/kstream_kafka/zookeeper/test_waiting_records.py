@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kstream_kafka.zookeeper.group_member import WaitingRecords
 from kstream_kafka.zookeeper.group_reader import Chunk
-from kstream_kafka.zookeeper.waiting_records import WaitingRecords
 
 A, B = ("t", 0), ("t", 1)
 
