@@ -22,8 +22,9 @@ The core calls four hooks of this module: `restore_input`, `connector_tools`, `c
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from kstream.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from kstream.conf import SettingsTable
@@ -97,12 +98,8 @@ _LAZY = {
     "value_only": "kstream_kafka.reader.decoding",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name at its first use. AttributeError if there is no such name."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'kstream_kafka' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:

@@ -7,17 +7,13 @@ receipt_table   the receipts in a database; runs in tasks, too
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kstream.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from kstream.sinks.database import once
+else:  # at the first use: tasks only need `receipt_table`
+    __getattr__ = lazy_names(__name__, {"once": "kstream.sinks.database"})
 
 __all__ = ["once"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import the driver's half when it is asked for: tasks only need `receipt_table`."""
-    if name in __all__:
-        return getattr(importlib.import_module("kstream.sinks.database"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

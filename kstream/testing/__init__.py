@@ -8,16 +8,26 @@ docs/testing.md shows these tools.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstream.crash_point import CRASH_POINTS
+from kstream.lazy_names import lazy_names
 from kstream.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from kstream.testing.collected_output import CollectedOutput
     from kstream.testing.input_stream import TestInputStream, restore_input
     from kstream.testing.restarts import restart_produces_the_same_batches
+else:  # at the first use, because they need pyspark; ManualClock does not
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "CollectedOutput": "kstream.testing.collected_output",
+            "TestInputStream": "kstream.testing.input_stream",
+            "restart_produces_the_same_batches": "kstream.testing.restarts",
+            "restore_input": "kstream.testing.input_stream",
+        },
+    )
 
 __all__ = [
     "CRASH_POINTS",
@@ -27,16 +37,3 @@ __all__ = [
     "restart_produces_the_same_batches",
     "restore_input",
 ]
-
-_LAZY = {  # these names need pyspark; ManualClock does not
-    "CollectedOutput": "collected_output",
-    "TestInputStream": "input_stream",
-    "restart_produces_the_same_batches": "restarts",
-    "restore_input": "input_stream",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'kstream.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"kstream.testing.{_LAZY[name]}"), name)
