@@ -54,7 +54,7 @@ _COORDINATOR_BUSY = frozenset(
 
 
 class KafkaDriverClient:
-    """The driver's client of the brokers. Not thread-safe: one thread at a time.
+    """The DriverClient that asks by confluent_kafka. Not thread-safe: one thread at a time.
 
     Every request may block up to `default.api.timeout.ms`. Requests for offsets are retried, so they may block longer.
     """
@@ -87,22 +87,9 @@ class KafkaDriverClient:
         self._cluster_id: str | None = None
 
     def partitions(self, subscription: Subscription) -> set[Partition]:
-        """Return all partitions of the topics of a subscription.
+        """See DriverClient. A named topic is missing if it still is UNKNOWN_TOPIC_WAIT_MS after the first answer.
 
         Sends full metadata requests, because a request that names a topic could create it. Notes the leaders' hosts for `leader_hosts`.
-
-        Args:
-            subscription: the topics. Those in `names` must exist.
-
-        Returns:
-            The partitions. For a subscription of single partitions, all partitions of their topics.
-
-        Raises:
-            UnknownTopicError: a named topic is still missing UNKNOWN_TOPIC_WAIT_MS after the first answer.
-            TopicNotAvailableError: so it is just after an outage, or its metadata still has an error, as in an election.
-            NotAuthorizedError: the brokers do not show a named topic to this client.
-            BrokerUnreachableError: no broker answered.
-            KafkaError: the brokers refuse this client or the request.
         """
         deadline: int | None = None
         while True:
@@ -179,19 +166,7 @@ class KafkaDriverClient:
             return None
 
     def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
-        """Ask for topics by name, by one DescribeTopics, which never creates a topic. Blocks up to DESCRIBE_S.
-
-        Args:
-            topics: the names of the topics.
-
-        Returns:
-            topic → its partition numbers; none for a topic that the brokers do not know. Topics without an answer are left out. Just after
-            an outage "unknown topic" is no answer.
-
-        Raises:
-            NotAuthorizedError: the brokers do not show a topic to this client.
-            KafkaError: the brokers refuse this client.
-        """
+        """See DriverClient. Blocks up to DESCRIBE_S."""
         self._requests.on_request()
         found: dict[str, frozenset[int]] = {}
         for topic, future in self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=DESCRIBE_S).items():
@@ -206,18 +181,6 @@ class KafkaDriverClient:
         return found
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the ids of these topics, by one DescribeTopics. Blocks.
-
-        Args:
-            topics: the names of the topics.
-
-        Returns:
-            topic → topic id. Missing topics are left out. Brokers before 2.8 have no ids.
-
-        Raises:
-            BrokerUnreachableError: no broker answered.
-            KafkaError: the brokers refuse the request.
-        """
         timeout = self._params.api_timeout_ms
         self._admin.poll(0)
         try:
@@ -226,39 +189,13 @@ class KafkaDriverClient:
             raise self._mapped(e, timeout) from e
 
     def latest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the end of each log: the high watermark, or the last stable offset under read_committed. Blocks.
-
-        Args:
-            partitions: the partitions.
-
-        Returns:
-            partition → end of its log, for every one of `partitions`.
-
-        Raises:
-            UnknownTopicError: a topic does not exist.
-            TopicNotAvailableError: so it is just after an outage.
-            NotAuthorizedError: this client may not see a topic.
-            LeaderNotAvailableError: a leader returned no offset after all retries.
-            BrokerUnreachableError: no broker answered.
-        """
         return self._ends(partitions, _LATEST)
 
     def earliest(self, partitions: Collection[Partition]) -> dict[Partition, LogEnd]:
-        """Return the begin of each log. Blocks. Arguments and errors as for `latest`."""
         return self._ends(partitions, _EARLIEST)
 
     def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
-        """Return, for each time, the first offset with that timestamp or a later one. Blocks. Errors as for `latest`.
-
-        Sends one request for each broker and time, for TIMES_IN_FLIGHT times at once.
-
-        Args:
-            times_ms: the times, in ms since the epoch.
-            partitions: the partitions.
-
-        Returns:
-            For each of `times_ms`: partition → offset, or None if the log has no such record.
-        """
+        """See DriverClient. Sends one request for each broker and time, for TIMES_IN_FLIGHT times at once."""
         found: list[dict[Partition, int | None]] = []
         for first in range(0, len(times_ms), TIMES_IN_FLIGHT):
             specs = [cast(OffsetSpec, OffsetSpec.for_timestamp(ms)) for ms in times_ms[first : first + TIMES_IN_FLIGHT]]
@@ -268,23 +205,11 @@ class KafkaDriverClient:
         return found
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the offsets that a consumer group has committed. Blocks.
+        """See DriverClient.
 
         While the coordinator loads the group, the requests are retried up to `default.api.timeout.ms`. A description of the group goes
         first, and finds the coordinator: NOT_COORDINATOR as the answer to a request for offsets ends the process, by librdkafka's issue
         5040.
-
-        Args:
-            group: the consumer group.
-            partitions: the partitions.
-
-        Returns:
-            partition → committed offset. Partitions without a commit are left out.
-
-        Raises:
-            NotAuthorizedError: this client may not read the group or a topic.
-            BrokerUnreachableError: no broker answered.
-            KafkaError: the brokers refuse the request.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
         deadline = self._clock.monotonic_ms() + self._params.api_timeout_ms
@@ -324,13 +249,9 @@ class KafkaDriverClient:
             self._pause()
 
     def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
-        """Send a commit of offsets for a group without members. Does not wait for the response.
+        """See DriverClient. A thread of the client calls `on_done`, or this thread if the response is already there.
 
-        Args:
-            group: the consumer group.
-            offsets: the offset of each partition.
-            on_done: called once with the error, or with None after a successful commit. A thread of the client calls it, or this thread if
-                the response is already there. After a lost connection, that thread first diagnoses the connection, for up to some seconds.
+        After a lost connection, that thread first diagnoses the connection, for up to some seconds.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p, at) for p, at in offsets.items()])
         timeout = self._params.api_timeout_ms
@@ -347,7 +268,6 @@ class KafkaDriverClient:
         future.add_done_callback(ended)
 
     def leader_hosts(self) -> dict[Partition, str]:
-        """Return the hosts of all leaders. Sends no request: the answer is as old as the last metadata request."""
         return self._leader_hosts
 
     def requests_sent(self, name: str) -> dict[str, int]:

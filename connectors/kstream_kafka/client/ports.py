@@ -62,29 +62,33 @@ class DriverClient(Protocol):
         """Return all partitions of the topics of a subscription.
 
         Args:
-            subscription: the topics.
+            subscription: the topics. Those in `names` must exist.
 
         Returns:
             The partitions. For a subscription of single partitions, all partitions of their topics.
 
         Raises:
             UnknownTopicError: a named topic is missing.
-            TopicNotAvailableError: a named topic is missing just after an outage, or its metadata has an error.
+            TopicNotAvailableError: a named topic is missing just after an outage, or its metadata has an error, as in an election.
+            NotAuthorizedError: the brokers do not show a named topic to this client.
             BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse this client or the request.
         """
         ...
 
     def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
-        """Ask for topics by name, by one DescribeTopics.
+        """Ask for topics by name, by one DescribeTopics, which never creates a topic.
 
         Args:
             topics: the names of the topics.
 
         Returns:
-            topic → its partition numbers; none for a topic that the brokers do not know. Topics without an answer are left out.
+            topic → its partition numbers; none for a topic that the brokers do not know. Topics without an answer are left out. Just after
+            an outage "unknown topic" is no answer.
 
         Raises:
             NotAuthorizedError: the brokers do not show a topic to this client.
+            KafkaError: the brokers refuse this client.
         """
         ...
 
@@ -95,7 +99,11 @@ class DriverClient(Protocol):
             topics: the names of the topics.
 
         Returns:
-            topic → topic id. Topics without an id, and missing topics, are left out.
+            topic → topic id. Topics without an id, as with brokers before 2.8, and missing topics are left out.
+
+        Raises:
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse the request.
         """
         ...
 
@@ -113,6 +121,7 @@ class DriverClient(Protocol):
         Raises:
             UnknownTopicError: a topic does not exist.
             TopicNotAvailableError: so it is just after an outage.
+            NotAuthorizedError: this client may not see a topic.
             LeaderNotAvailableError: a leader returned no offset.
             BrokerUnreachableError: no broker answered.
         """
@@ -123,7 +132,7 @@ class DriverClient(Protocol):
         ...
 
     def at_times(self, times_ms: Sequence[int], partitions: Collection[Partition]) -> list[dict[Partition, int | None]]:
-        """Return, for each time, the first offset with that timestamp or a later one.
+        """Return, for each time, the first offset with that timestamp or a later one. Errors as for `latest`.
 
         Args:
             times_ms: the times, in ms since the epoch.
@@ -143,6 +152,11 @@ class DriverClient(Protocol):
 
         Returns:
             partition → committed offset. Partitions without a commit are left out.
+
+        Raises:
+            NotAuthorizedError: this client may not read the group or a topic.
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the brokers refuse the request.
         """
         ...
 
@@ -182,6 +196,9 @@ class RangeConsumer(Protocol):
         Args:
             begins: (topic, partition, offset, leader epoch or None), each partition once. The epoch is the one under which the offset was
                 reached; the broker refuses it if it ended before that offset.
+
+        Raises:
+            NotAuthorizedError: this client may not see a topic.
         """
         ...
 
@@ -224,7 +241,8 @@ class RangeConsumer(Protocol):
             topic → topic id. Missing topics are left out.
 
         Raises:
-            KafkaError: the broker did not answer.
+            BrokerUnreachableError: no broker answered.
+            KafkaError: the broker refuses the request.
         """
         ...
 
@@ -241,7 +259,7 @@ class RangeConsumer(Protocol):
         ...
 
     def last_error(self) -> str:
-        """Return the client's last error text about its connections; empty if there was none."""
+        """Return the client's last error text about its connections, without secrets; empty if there was none."""
         ...
 
     def close(self) -> None:

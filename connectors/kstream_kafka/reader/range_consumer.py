@@ -81,16 +81,7 @@ class KafkaRangeConsumer:
         self._consume: Callable[[int, float], list[Any]] = self._consumer.consume
 
     def assign(self, begins: Sequence[tuple[str, int, int, int | None]]) -> None:
-        """Fetch each (topic, partition) from an offset. Fetched records of the former assignment are dropped.
-
-        For a topic that this client has not read before, it first asks for the leaders and blocks up to LEADERS_S.
-
-        Args:
-            begins: (topic, partition, offset, leader epoch or None), each partition once.
-
-        Raises:
-            NotAuthorizedError: this client may not see a topic.
-        """
+        """See RangeConsumer. For a topic that this client has not read before, it first asks for the leaders and blocks up to LEADERS_S."""
         self._begins = begins
         self._watch.on_request()
         for topic in self._reading:
@@ -104,14 +95,7 @@ class KafkaRangeConsumer:
         return sorted({topic for topic, _, _, _ in self._begins})
 
     def consume(self, num_messages: int, timeout: float) -> list[Any]:
-        """Return messages, as confluent_kafka's `consume` does. Blocks. After connection errors it may block longer, for a diagnosis.
-
-        Args:
-            num_messages: the most messages.
-            timeout: the longest wait for them, in seconds.
-
-        Returns:
-            Messages, error events among them. The list is empty if none came in time.
+        """See RangeConsumer. After connection errors it may block longer, for a diagnosis.
 
         Raises:
             AuthenticationFailedError: the brokers refuse this client, so no message will come, and there are no newer secrets.
@@ -145,7 +129,7 @@ class KafkaRangeConsumer:
         self.assign(begins)
 
     def reconnect(self) -> None:
-        """Replace the client of confluent_kafka by a new one, with the secrets as they were read last. Nothing is assigned then. Blocks.
+        """See RangeConsumer. The new client has the secrets as they were read last.
 
         Raises:
             KafkaConfigError: librdkafka refuses a property. The former client stays.
@@ -158,18 +142,9 @@ class KafkaRangeConsumer:
         self._known_topics.clear()
 
     def unassign(self) -> None:
-        """Stop fetching."""
         self._consumer.unassign()
 
     def classify_error(self, error: ClientError) -> FetchErrorKind:
-        """Return the kind of an error event.
-
-        Args:
-            error: the error of a message.
-
-        Raises:
-            NotAuthorizedError: this client may not read a topic of the assignment.
-        """
         code = error.code()
         if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
             raise map_error(error, self._bootstrap, "READ", ", ".join(self._reading), "")
@@ -184,19 +159,7 @@ class KafkaRangeConsumer:
         return FetchErrorKind.FATAL
 
     def topic_ids(self, topics: Collection[str], fresh: bool = False) -> dict[str, str]:
-        """Return the ids of these topics. May block up to TOPIC_IDS_S for each of two requests.
-
-        Args:
-            topics: the names of the topics.
-            fresh: whether to ask the broker now. Otherwise an answer of about the last second is used, if there is one.
-
-        Returns:
-            topic → topic id. Missing topics are left out.
-
-        Raises:
-            BrokerUnreachableError: no broker answered.
-            KafkaError: the broker refuses the request.
-        """
+        """See RangeConsumer. May block up to TOPIC_IDS_S for each of two requests."""
         return self._topic_ids.get(topics, fresh)
 
     def _request_topic_ids(self, topics: Collection[str]) -> dict[str, str]:
@@ -212,15 +175,7 @@ class KafkaRangeConsumer:
             raise KafkaError(f"the ids of the topics {sorted(topics)} could not be read from the brokers: {reason}", reason=reason) from e
 
     def log_range(self, topic: str, partition: int) -> tuple[int | None, int | None]:
-        """Ask the leader for both ends of a log. Blocks up to LOG_RANGE_S.
-
-        Args:
-            topic: the topic.
-            partition: the partition's number.
-
-        Returns:
-            (earliest, latest); (None, None) if the leader does not answer, which is logged.
-        """
+        """See RangeConsumer. Blocks up to LOG_RANGE_S. A leader that does not answer is logged."""
         try:
             return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=LOG_RANGE_S)
         except KafkaException as e:
@@ -228,11 +183,9 @@ class KafkaRangeConsumer:
             return None, None
 
     def last_error(self) -> str:
-        """Return the client's last error text about its connections, redacted; empty if there was none."""
         return self._watch.last_error
 
     def close(self) -> None:
-        """Close the consumer. The object cannot be used afterwards."""
         self._consumer.close()
 
     def _learn_leaders(self, topic: str) -> None:
