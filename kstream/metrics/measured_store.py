@@ -67,35 +67,27 @@ class MeasuredStore:
         return self._store.path(name)
 
     def create(self, name: str, data: bytes, *, private: bool = False) -> None:
-        """Create the file durably; see FileStore."""
         self._measured("create", name, lambda: self._store.create(name, data, private=private))
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
-        """Create or overwrite the file; see FileStore."""
         self._measured("replace", name, lambda: self._store.replace(name, data, private=private))
 
     def read(self, name: str) -> bytes:
-        """Return the file's bytes; see FileStore."""
         return self._measured("read", name, lambda: self._store.read(name))
 
     def exists(self, name: str) -> bool:
-        """Return whether the file exists; see FileStore."""
         return self._measured("exists", name, lambda: self._store.exists(name))
 
     def size(self, name: str) -> int:
-        """Return the file's size in bytes; see FileStore."""
         return self._measured("size", name, lambda: self._store.size(name))
 
     def modified_ms(self, name: str) -> int | None:
-        """Return when the file was written; see FileStore."""
         return self._measured("modified_ms", name, lambda: self._store.modified_ms(name))
 
     def list(self, folder: str = "") -> list[str]:
-        """Return the sorted names of the files in a folder; see FileStore."""
         return self._measured("list", folder, lambda: self._store.list(folder))
 
     def delete(self, name: str) -> None:
-        """Delete the file, if it exists; see FileStore."""
         self._measured("delete", name, lambda: self._store.delete(name))
 
     def _measured(self, verb: str, name: str, call: Callable[[], T]) -> T:

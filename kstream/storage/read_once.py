@@ -37,7 +37,6 @@ class ReadOnceStore:
         return self._store.path(name)
 
     def read(self, name: str) -> bytes:
-        """Return the file's bytes; see FileStore."""
         if not self._is_constant(name):
             return self._store.read(name)
         with self._lock:
@@ -57,32 +56,25 @@ class ReadOnceStore:
             self._kept.clear()
 
     def create(self, name: str, data: bytes, *, private: bool = False) -> None:
-        """Create the file durably; see FileStore."""
         self._store.create(name, data, private=private)
 
     def replace(self, name: str, data: bytes, *, private: bool = False) -> None:
-        """Create or overwrite the file; see FileStore."""
         self._store.replace(name, data, private=private)
         self._drop(name)
 
     def exists(self, name: str) -> bool:
-        """Return whether the file exists; see FileStore."""
         return self._store.exists(name)
 
     def size(self, name: str) -> int:
-        """Return the file's size in bytes; see FileStore."""
         return self._store.size(name)
 
     def modified_ms(self, name: str) -> int | None:
-        """Return when the file was written; see FileStore."""
         return self._store.modified_ms(name)
 
     def list(self, folder: str = "") -> list[str]:
-        """Return the sorted names of the files in a folder; see FileStore."""
         return self._store.list(folder)
 
     def delete(self, name: str) -> None:
-        """Delete the file, if it exists; see FileStore."""
         self._store.delete(name)
         self._drop(name)
 
