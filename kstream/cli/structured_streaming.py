@@ -1,27 +1,21 @@
 """The offsets in a checkpoint of Structured Streaming: its batches, its logs as text, and the next offsets to read of one Kafka source.
 
-Spark writes `offsets/N` when batch N begins: the first line is the version of the log, the second the metadata of the batch, and each other
-line the offset of a source, up to which the batch reads. `-` stands for a source that has no offset yet. In `v1` the lines are in the order
-of the sources; in `v2` each begins with the name of its source, and a source that was not named has its number. `commits/N` is written
-when batch N has ended. `sources/NAME/0` has the offset at which a Kafka source began. The offset of a Kafka source is
-`{"topic": {"0": 123}}`, where 123 is the next offset to read.
+Spark writes `offsets/N` (`kstream.offsets.offset_log`) when batch N begins, and `commits/N` when it has ended. `sources/NAME/0` has the
+offset at which a Kafka source began. The offset of a Kafka source is `{"topic": {"0": 123}}`, where 123 is the next offset to read.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from kstream.errors import ConfigurationError
+from kstream.offsets.offset_log import NO_OFFSET, OFFSETS, short, sources_of
 from kstream.offsets.topic_offsets import TopicOffsets, by_partition, by_topic
 from kstream.storage import FileStore
 
-OFFSETS, COMMITS, METADATA, SOURCES = "offsets", "commits", "metadata", "sources"
-VERSIONS = ("v1", "v2")
-NO_OFFSET = "-"
-_NAMED = re.compile(r"(\w+):(.*)", re.DOTALL)
+COMMITS, METADATA, SOURCES = "commits", "metadata", "sources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +133,8 @@ def carried_offsets(store: FileStore, source: str | None, skip_begun: bool) -> C
         text = _stored_initial_offset(store, name)
     offsets = kafka_offsets(text)
     if offsets is None:
-        raise refused(store, f"source {name} of {store.url} is no Kafka source: its offset is {_short(text)}")
+        raise refused(store, f"source {name} of {store.url} is no Kafka source: its offset is {short(text)}")
     return Carried(name, offsets, done, open_batch, skip_begun and open_batch is not None)
-
-
-def sources_of(text: str, where: str) -> dict[str, str]:
-    """Return the offset of each source, by its name or number, from a file of the offset log. Pure.
-
-    Args:
-        text: the content of the file.
-        where: its place, for errors.
-
-    Raises:
-        ConfigurationError: the version is unknown, or the file is cut short.
-    """
-    version, *lines = text.split("\n")
-    if version not in VERSIONS:
-        known = " and ".join(VERSIONS)
-        text = f"{where} has the version {_short(version)}: kstream reads {known} of the offset log"
-        raise ConfigurationError(text, key="checkpoint", value=where)
-    offsets = [line for line in lines[1:] if line]
-    if version == "v1":
-        named = {str(number): offset for number, offset in enumerate(offsets)}
-    else:
-        named = {match[1]: match[2] for line in offsets if (match := _NAMED.fullmatch(line)) is not None}
-    if not offsets or len(named) != len(offsets):
-        raise ConfigurationError(f"{where} is damaged: it has not a line with an offset for each source", key="checkpoint", value=where)
-    return named
 
 
 def kafka_offsets(text: str) -> TopicOffsets | None:
@@ -189,7 +158,7 @@ def initial_offset(store: FileStore, name: str) -> str | None:
         return None
     version, _, offset = store.read(place).decode("utf-8", "replace").lstrip("\0").partition("\n")
     if version != "v1":
-        raise refused(store, f"{store.path(place)} has the version {_short(version)}: kstream reads v1 of the initial offsets")
+        raise refused(store, f"{store.path(place)} has the version {short(version)}: kstream reads v1 of the initial offsets")
     return offset.strip()
 
 
@@ -200,7 +169,7 @@ def _newest(store: FileStore, folder: str) -> int | None:
 
 def _chosen(store: FileStore, sources: dict[str, str], source: str | None) -> str:
     """Return the name of the source that is meant. ConfigurationError if that is not clear."""
-    shown = ", ".join(f"{name} ({_short(offset)})" for name, offset in sources.items())
+    shown = ", ".join(f"{name} ({short(offset)})" for name, offset in sources.items())
     if source is None and len(sources) > 1:
         raise refused(store, f"{store.url} has {len(sources)} sources: {shown}. Choose one with --source")
     chosen = next(iter(sources)) if source is None else source
@@ -216,12 +185,6 @@ def _stored_initial_offset(store: FileStore, name: str) -> str:
         looked = f"(looked for {store.path(f'{SOURCES}/{name}/0')})"
         raise refused(store, f"no batch of {store.url} is committed, and it does not say where source {name} began {looked}")
     return found
-
-
-def _short(text: str) -> str:
-    """Return a text for a sentence: printable, and at most 60 characters."""
-    shown = ascii(text)[1:-1]
-    return f"{shown[:60]}…" if len(shown) > 60 else shown
 
 
 def refused(store: FileStore, sentence: str) -> ConfigurationError:

@@ -6,6 +6,7 @@ Spark, so every room from the batches on up may import it. `kstream.direct` and 
     settings              the settings of inputs that are logs
     offset_range          Partition, OffsetRange, TopicAndPartition, LostRange, SkippedRecord; PlannedRange and UnreadableRange of commands
     topic_offsets         offsets in the form of Structured Streaming
+    offset_log            the offsets of a batch of Structured Streaming, from the text of a file
     positions             the places in a log where reading starts or stops, as users write them
     log                   Log, which a connector writes
     starting_offsets      positions of a Log become offsets

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from kstream.cli.offsets_import import sentences
-from kstream.cli.structured_streaming import Carried, carried_offsets, kafka_offsets, sources_of
+from kstream.cli.structured_streaming import Carried, carried_offsets, kafka_offsets
 from kstream.errors import ConfigurationError
+from kstream.offsets.offset_log import sources_of
 from kstream.storage import LocalFileStore
 
 REAL = Path(__file__).parent / "structured_streaming"

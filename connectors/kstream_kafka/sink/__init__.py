@@ -13,6 +13,7 @@ partition_writer   the tasks' half, exactly once
 at_least_once      the tasks' half, at least once
 transactional_ids  how the driver takes the ids of the transactions
 query_receipt      the receipt of a batch of a query, as bytes, and what it means for a batch (pure)
+query_sources      where the batches of a query begin and end in its Kafka sources
 query_batches      each batch of a query of Structured Streaming in one transaction
 kafka_output       the driver's half, an Output
 """

@@ -1,4 +1,4 @@
-"""AuditTopic: the topic that has an entry for each batch that an output has written, as the driver writes it."""
+"""AuditTopic: the topic that has an entry for each batch that an output or a query has written, as the driver writes it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.record_producer import RecordProducer, store
 from kstream_kafka.errors import KafkaError
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.sink.audit import AuditEntry, InputRanges, audit_key, encode_entry
+from kstream_kafka.sink.audit import AuditEntry, InputRanges, encode_entry, key_of
 
 NEW_TOPIC = {"cleanup.policy": "delete"}
 """Settings of a new topic. How long it keeps entries is up to the brokers' own, as with the topics that are written."""
 
 
 class AuditTopic:
-    """The entries of one output. Driver; one thread at a time. All methods but `close` block on the brokers.
+    """The entries of one output, or of a query. Driver; one thread at a time. All methods but `close` block on the brokers.
 
     Its clients are made at the first entry, and kept.
     """
@@ -34,6 +34,18 @@ class AuditTopic:
         self._params = params.uncommitted()
         self._client: KafkaDriverClient | None = None
         self._producer: RecordProducer | None = None
+
+    def ends(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """Return topic → the end of each partition, also behind what no transaction has committed. Makes the topic of the audit if needed.
+
+        Raises:
+            KafkaError: the brokers do not answer, or refuse this client.
+        """
+        try:
+            return self._ends(topics)
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, entry: AuditEntry) -> None:
         """Write an entry. Its `ends` are those of now: the batch must be committed. Makes the topic if there is none.
@@ -54,7 +66,7 @@ class AuditTopic:
             client.close()
 
     def _ends(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the ends of all partitions of some topics: topic → the end of each partition. A topic that is gone is left out."""
+        """As `ends`. A topic that is gone is left out."""
         client = self._client
         if client is None:
             client = self._client = KafkaDriverClient(self._params)
@@ -76,7 +88,7 @@ class AuditTopic:
         if producer is None:
             producer = self._producer = RecordProducer(self._params.producer())
         words = f"output {entry.output}: batch {entry.time_ms} ms could not be noted for the audit"
-        store(producer, self.name, audit_key(entry.job, entry.output), encode_entry(entry), {0}, words)
+        store(producer, self.name, key_of(entry), encode_entry(entry), {0}, words)
 
 
 def audit_topic(prefix: str) -> str:

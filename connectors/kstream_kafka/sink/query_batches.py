@@ -16,16 +16,20 @@ from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.transaction import Transaction
 from kstream_kafka.errors import KafkaError
+from kstream_kafka.sink.audit import AuditEntry, encode_entry, key_of, query_beginning, query_entry
+from kstream_kafka.sink.audit_topic import AuditTopic
 from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.query_receipt import (
     QueryReceipt,
+    check_lineage,
     decode_query_receipt,
     encode_query_receipt,
     is_written,
     query_key,
     query_place,
 )
+from kstream_kafka.sink.query_sources import NO_SOURCES, QuerySources
 from kstream_kafka.sink.receipt import FENCES
 from kstream_kafka.sink.receipts import READ_S, kept_reader, where
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
@@ -42,31 +46,56 @@ class _Known:
     Attributes:
         place: the partition of the topic that has it.
         offset: that of the newest one that this process has written; 0 without one.
+        audit: the topic of the audit.
     """
 
     place: int
     offset: int
+    audit: AuditTopic
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A batch that is to be written. Attributes as the arguments of `QueryBatches.write`."""
+
+    id: int
+    records: Records
+    sources: QuerySources
 
 
 class QueryBatches:
     """Writes batches of one query. One thread. All methods block on the brokers."""
 
-    def __init__(self, params: KafkaParams, prefix: str, query: str, *, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        params: KafkaParams,
+        prefix: str,
+        query: str,
+        topic: str | None = None,
+        *,
+        keeps: bool = False,
+        audit: bool = True,
+    ) -> None:
         """
         Args:
             params: the Kafka parameters.
-            prefix: begins the name of the topic of the receipts, and the transactional id.
+            prefix: begins the names of the topics of receipts and audit, and the transactional id.
             query: the id of the query.
+            topic: the topic of all records; None if each record names its own.
             keeps: whether a batch that is written stands, though it has other records now.
+            audit: whether each batch leaves an entry in the topic of the audit.
         """
         self._params = params
         self._consumer = small(params.from_leaders())
         self._query = query
+        self._prefix = prefix
+        self._writes_to = topic
         self._keeps = keeps
+        self._has_audit = audit
         self._id = query_id(prefix, query)
         self._topic = ReceiptsTopic(params, prefix, f"query {query}")
 
-    def write(self, batch: int, records: Records, num_bytes: int, *, is_empty: bool = False) -> bool:
+    def write(self, batch: int, records: Records, num_bytes: int, sources: QuerySources = NO_SOURCES, *, is_empty: bool = False) -> bool:
         """Write a batch, unless Kafka has it. Return whether it was written now.
 
         A batch without records has no receipt. It is only compared: at an earlier try it may have had some.
@@ -75,10 +104,11 @@ class QueryBatches:
             batch: the id of the batch.
             records: gives its records.
             num_bytes: how many bytes they have, about.
+            sources: the Kafka sources of the query.
             is_empty: whether there is none.
 
         Raises:
-            OutputChangedError: the newest receipt is of a later batch, or of this one with other records.
+            OutputChangedError: the newest receipt is of a later batch, or of this one with other sources or other records.
             ProducerFencedError: another process has taken the transactional id.
             CommitUnknownError: the commit had no answer. Another call finds the receipt, or writes the batch.
             KafkaConfigError: the brokers do not keep what transactions promise, or the topic cannot have receipts.
@@ -90,43 +120,54 @@ class QueryBatches:
             transaction.open()
             found, end = self._newest(known.place, known.offset)
             if found is not None and found.batch >= batch:
-                return not is_written(found, QueryReceipt(self._query, batch, digests_of(records())), self._keeps)
+                return not is_written(found, QueryReceipt(self._query, batch, digests_of(records()), sources.ends(batch)), self._keeps)
+            if found is not None:
+                check_lineage(found, sources.ends(found.batch))
             if is_empty:
                 return False
             if found is None:
                 with kept_reader(self._consumer) as reader:
                     check_transactions(self._params, reader, self._topic.name, FENCES, f"{self._id}-probe", READ_S)
-            return self._commit(transaction, known, batch, end, records())
+            return self._commit(transaction, known, _Batch(batch, records, sources), found, end)
         finally:
             transaction.close()
 
-    def _commit(self, transaction: Transaction, known: _Known, batch: int, begin: int, records: Iterable[Encoded]) -> bool:
-        """Write the records and the receipt, look for another receipt, and commit. Returns and raises as `write`.
+    def _commit(self, transaction: Transaction, known: _Known, batch: _Batch, before: QueryReceipt | None, begin: int) -> bool:
+        """Write the records, the receipt and the entry of the audit, look for another receipt, and commit. Returns and raises as `write`.
 
         Args:
             transaction: has taken the id.
             known: what this process knows of the receipt.
-            batch: the id of the batch.
+            batch: the batch.
+            before: the receipt of an earlier batch; None if none was seen.
             begin: an offset before which no receipt is that was not looked at.
-            records: the records.
         """
         summed, offsets = DigestSum(), list[int]()
         transaction.begin()
-        transaction.send_all(summed.passing(records))
-        mine = QueryReceipt(self._query, batch, summed.digests)
+        if self._has_audit and before is None and self._writes_to is not None:
+            self._note(transaction, known, query_beginning(self._query, known.audit.ends([self._writes_to])))
+        transaction.send_all(summed.passing(batch.records()))
+        mine = QueryReceipt(self._query, batch.id, summed.digests, batch.sources.ends(batch.id))
         form = encode_query_receipt(mine)
         transaction.send((self._topic.name, query_key(self._query), form, (), known.place, None), lambda _, at: offsets.append(at))
         transaction.flush()
         if not offsets:
-            raise transaction.failure() or KafkaError(f"query {self._query}: the receipt of batch {batch} was not stored")
+            raise transaction.failure() or KafkaError(f"query {self._query}: the receipt of batch {batch.id} was not stored")
         if offsets[-1] < begin:
             raise self._topic.lost(f"topic {self._topic.name} was deleted and made anew")
+        if self._has_audit:
+            self._note(transaction, known, query_entry(mine, known.audit.ends(mine.digests), batch.sources.ranges(batch.id)))
         late, _ = self._newest(known.place, begin, offsets[-1])
         if is_written(late, mine, self._keeps):
             return False
+        if late is not None:
+            check_lineage(late, batch.sources.ends(late.batch))
         transaction.commit()
         known.offset = offsets[-1]
         return True
+
+    def _note(self, transaction: Transaction, known: _Known, entry: AuditEntry) -> None:
+        transaction.send((known.audit.name, key_of(entry), encode_entry(entry), (), 0, None))
 
     def _newest(self, place: int, begin: int, until: int | None = None) -> tuple[QueryReceipt | None, int]:
         """Return the newest receipt of the query from an offset on, None without one; and the end of what was read. Blocks.
@@ -153,7 +194,7 @@ class QueryBatches:
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
             _, places = self._topic.found(client, None)
-        return _Known(query_place(self._query, len(places)), 0)
+        return _Known(query_place(self._query, len(places)), 0, AuditTopic(self._params, self._prefix))
 
 
 def write_at_once(params: KafkaParams, transactional_id: str, records: Iterable[Encoded], num_bytes: int) -> None:

@@ -7,9 +7,12 @@ written as a whole or not at all, and the partitions of its frame do not matter:
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from kstream.errors import OutputChangedError
+from kstream.offsets.topic_offsets import TopicOffsets
+from kstream_kafka.sink.query_sources import SourceOffsets, difference
 from kstream_kafka.sink.receipt import FENCES, Digests, decoded, digests_in, encoded
 
 PLACES = 16
@@ -25,11 +28,13 @@ class QueryReceipt:
         query: the id of the query. It is in the query's checkpoint.
         batch: the id of the batch.
         digests: what is written.
+        sources: where the batch ends in its Kafka sources; empty if the checkpoint was out of reach.
     """
 
     query: str
     batch: int
     digests: Digests
+    sources: SourceOffsets = field(default_factory=dict[str, TopicOffsets])
 
     @property
     def num_records(self) -> int:
@@ -51,7 +56,8 @@ def query_key(query: str) -> bytes:
 
 
 def encode_query_receipt(receipt: QueryReceipt) -> bytes:
-    return encoded({"batch": receipt.batch, "records": receipt.num_records, "topics": receipt.digests, "version": _VERSION})
+    form: dict[str, Any] = {"batch": receipt.batch, "records": receipt.num_records, "topics": receipt.digests, "version": _VERSION}
+    return encoded({**form, "sources": receipt.sources} if receipt.sources else form)
 
 
 def decode_query_receipt(query: str, value: bytes, place: str) -> QueryReceipt:
@@ -63,7 +69,7 @@ def decode_query_receipt(query: str, value: bytes, place: str) -> QueryReceipt:
         place: topic, partition and offset, for the message.
     """
     with decoded(value, place, _VERSION) as form:
-        return QueryReceipt(query, form["batch"], digests_in(form))
+        return QueryReceipt(query, form["batch"], digests_in(form), dict(form.get("sources", {})))
 
 
 def is_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = False) -> bool:
@@ -75,7 +81,7 @@ def is_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = Fa
         keeps: whether a batch that is written stands, though it has other records now.
 
     Raises:
-        OutputChangedError: the receipt is of a later batch, or of this one with other records.
+        OutputChangedError: the receipt is of a later batch, or of this one with other sources or other records.
     """
     if found is None or found.batch < batch.batch:
         return False
@@ -85,6 +91,12 @@ def is_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = Fa
             "than what was written. Use the newest checkpoint. Or begin a query with a new one",
             output=batch.query,
         )
+    if found.sources and batch.sources and (moved := difference(found.sources, batch.sources)) is not None:
+        raise OutputChangedError(
+            f"query {batch.query}: batch {batch.batch} is written with {_told(found.digests)}, and it has {_told(batch.digests)} now: "
+            f"{moved}. Its checkpoint was changed. Restore it. Or begin a query with a new one",
+            output=batch.query,
+        )
     if found.digests != batch.digests and not keeps:
         raise OutputChangedError(
             f"query {batch.query}: batch {batch.batch} is written with {_told(found.digests)}, and it has {_told(batch.digests)} now: "
@@ -92,6 +104,21 @@ def is_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = Fa
             output=batch.query,
         )
     return True
+
+
+def check_lineage(found: QueryReceipt, mine: SourceOffsets) -> None:
+    """Raise OutputChangedError if a receipt is of another copy of the checkpoint, whose batch had other offsets. Pure.
+
+    Args:
+        found: the receipt of an earlier batch.
+        mine: where that batch ends in this checkpoint; empty if that is not known.
+    """
+    if found.sources and mine and (moved := difference(found.sources, mine)) is not None:
+        raise OutputChangedError(
+            f"query {found.query}: Kafka has its batch {found.batch} of another copy of its checkpoint: {moved}. Use the newest "
+            "checkpoint. Or begin a query with a new one",
+            output=found.query,
+        )
 
 
 def _told(digests: Digests) -> str:

@@ -56,7 +56,8 @@ SINK_OPTIONS = (
         _STREAM,
         "If a batch that is written has other records at its next try: `fail` ends the query, `keep` keeps what is written.",
     ),
-    Option("prefix", "prefix", "kstream", _BOTH, "Begins the name of the topic of the receipts, and the transactional ids."),
+    Option("audit", "bool", "true", _STREAM, "Whether each batch leaves an entry for `kstream audit`, in the topic `kstream-audit`."),
+    Option("prefix", "prefix", "kstream", _BOTH, "Begins the names of the topics of receipts and audit, and the transactional ids."),
     Option(
         "spoolLocation",
         "place",
@@ -97,16 +98,20 @@ class SinkOptions:
         topic: the topic of all records; None if the column `topic` has them.
         delivery: EXACTLY_ONCE or AT_LEAST_ONCE.
         keeps: whether a batch that is written stands, though it has other records now.
-        prefix: begins the name of the topic of the receipts, and the transactional ids.
+        audit: whether each batch leaves an entry in the topic of the audit.
+        prefix: begins the names of the topics of receipts and audit, and the transactional ids.
         place: where tasks may spool files; None for nowhere.
+        checkpoint: that of the query; None if it is not known, or Python workers cannot open it without more options.
     """
 
     params: KafkaParams
     topic: str | None = None
     delivery: str = EXACTLY_ONCE
     keeps: bool = False
+    audit: bool = True
     prefix: str = "kstream"
     place: StorePlace | None = None
+    checkpoint: StorePlace | None = None
 
     @property
     def is_exactly_once(self) -> bool:
@@ -130,13 +135,16 @@ class SinkOptions:
         values = parsed(SINK_OPTIONS, texts, _KINDS)
         params = kafka_params(texts, SINK_REFUSED_PARAMETERS)
         check_properties(params.sink(), params.transaction_ms)
+        checkpoint = _checkpoint(values.get("checkpointLocation"))
         return SinkOptions(
             params=params,
             topic=values.get("topic"),
             delivery=values.get("delivery", EXACTLY_ONCE),
             keeps=values.get("outputChanged") == KEEP,
+            audit=values.get("audit", True),
             prefix=values.get("prefix", "kstream"),
-            place=values.get("spoolLocation") or _inside(values.get("checkpointLocation")),
+            place=values.get("spoolLocation") or (checkpoint and _spools_of(checkpoint)),
+            checkpoint=checkpoint,
         )
 
 
@@ -190,11 +198,16 @@ def _place(text: str) -> StorePlace:
     return StorePlace(text, exclusive=False)
 
 
-def _inside(checkpoint: str | None) -> StorePlace | None:
-    """Return the place for spools in a checkpoint; None if it is not known, or Python workers cannot open it without more options."""
-    if checkpoint is None or scheme_of(checkpoint) not in {"", "file", *OBJECT_STORES}:
+def _checkpoint(text: str | None) -> StorePlace | None:
+    """Return the place of a checkpoint; None if it is not known, or Python workers cannot open it without more options."""
+    if text is None or scheme_of(text) not in {"", "file", *OBJECT_STORES}:
         return None
-    return StorePlace(f"{checkpoint.rstrip('/')}/{SPOOLS}", exclusive=False) if _is_absolute(checkpoint) else None
+    return StorePlace(text.rstrip("/"), exclusive=False) if _is_absolute(text) else None
+
+
+def _spools_of(checkpoint: StorePlace) -> StorePlace:
+    """Return the place for spools in a checkpoint."""
+    return StorePlace(f"{checkpoint.url}/{SPOOLS}", exclusive=False)
 
 
 def _is_absolute(text: str) -> bool:

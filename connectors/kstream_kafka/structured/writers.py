@@ -20,6 +20,7 @@ from kstream_kafka.client.ports import Encoded
 from kstream_kafka.errors import CommitUnknownError
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
+from kstream_kafka.sink.query_sources import QuerySources
 from kstream_kafka.structured.bounds import patiently
 from kstream_kafka.structured.sink_columns import check_columns, encoded, kept
 from kstream_kafka.structured.sink_options import SinkOptions
@@ -86,15 +87,17 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
             batchId: the id of the batch. The same batch has the same one after a restart.
 
         Raises:
-            OutputChangedError: a receipt tells of a later batch, or of this one with other records.
+            OutputChangedError: a receipt tells of a later batch, or of this one with other sources or other records.
             KafkaError: as `QueryBatches.write`.
         """
         spools, options = _spools(messages), self._options
         if not options.is_exactly_once or not spools:
             return
-        batches = QueryBatches(options.params, options.prefix, query_of(spools, batchId), keeps=options.keeps)
+        query = query_of(spools, batchId)
+        batches = QueryBatches(options.params, options.prefix, query, options.topic, keeps=options.keeps, audit=options.audit)
         size, is_empty = sum(spool.num_bytes for spool in spools), not any(spool.num_records for spool in spools)
-        is_new = _certainly(lambda: batches.write(batchId, lambda: self._records(spools), size, is_empty=is_empty))
+        sources = QuerySources(options.checkpoint)
+        is_new = _certainly(lambda: batches.write(batchId, lambda: self._records(spools), size, sources, is_empty=is_empty))
         if not is_new and not is_empty:
             logger.info("batch %d of the query is in Kafka already, and was not written again", batchId)
         self._forget(messages, batchId)

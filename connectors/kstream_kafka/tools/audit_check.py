@@ -55,20 +55,20 @@ def batches_of(entries: Sequence[AuditEntry]) -> tuple[list[AuditEntry], list[Au
     """
     found: dict[int, AuditEntry] = {}
     findings: list[AuditFinding] = []
-    epoch, newest = 0, 0
+    epoch, newest = 0, None
     for entry in entries:
         before = found.get(entry.time_ms)
-        if entry.epoch < epoch or (newest and not entry.is_batch):
+        if entry.epoch < epoch or (newest is not None and newest.is_batch and not entry.is_batch):
             continue
         epoch = entry.epoch
         is_same = before is not None and (before.nonce, before.inputs, before.digests) == (entry.nonce, entry.inputs, entry.digests)
         if before is not None and entry.is_batch and not is_same:
-            findings.append(_differs(f"batch {entry.time_ms} ms has two entries that say different things"))
-        if entry.time_ms < newest:
+            findings.append(_differs(f"batch {entry.moment} has two entries that say different things"))
+        if newest is not None and entry.time_ms < newest.time_ms:
             if not is_same:
-                findings.append(_differs(f"batch {entry.time_ms} ms has an entry behind that of batch {newest} ms"))
+                findings.append(_differs(f"batch {entry.moment} has an entry behind that of batch {newest.moment}"))
             continue
-        newest = entry.time_ms
+        newest = entry
         kept = {*entry.kept, *(before.kept if before is not None else ())}
         found[entry.time_ms] = replace(entry, kept=tuple(sorted(kept)))
     findings += [_kept(entry) for entry in found.values() if entry.kept]
@@ -77,7 +77,7 @@ def batches_of(entries: Sequence[AuditEntry]) -> tuple[list[AuditEntry], list[Au
 
 def _kept(entry: AuditEntry) -> AuditFinding:
     words = f"partitions {list(entry.kept)} stand as an earlier try has written them, though their records may have moved"
-    return AuditFinding(AuditVerdict.NOT_PROVABLE, f"batch {entry.time_ms} ms: {words}")
+    return AuditFinding(AuditVerdict.NOT_PROVABLE, f"batch {entry.moment}: {words}")
 
 
 def input_findings(batches: Sequence[AuditEntry]) -> list[AuditFinding]:
@@ -86,19 +86,19 @@ def input_findings(batches: Sequence[AuditEntry]) -> list[AuditFinding]:
     Args:
         batches: one entry a batch, oldest first.
     """
-    ends: dict[tuple[str, str, int], tuple[int, int]] = {}
+    ends: dict[tuple[str, str, int], tuple[int, str]] = {}
     findings: list[AuditFinding] = []
     for entry in batches:
         for stream, ranges in entry.inputs.items():
             for topic, partition, begin, end in ranges:
-                reached, by = ends.get((stream, topic, partition), (begin, entry.time_ms))
+                reached, by = ends.get((stream, topic, partition), (begin, entry.moment))
                 place = f"stream {stream}, {topic}-{partition}"
-                now = entry.time_ms
+                now = entry.moment
                 if begin > reached:
-                    findings.append(_differs(f"{place}: offsets {reached} to {begin - 1} are in no batch, between {by} ms and {now} ms"))
+                    findings.append(_differs(f"{place}: offsets {reached} to {begin - 1} are in no batch, between {by} and {now}"))
                 elif begin < reached:
                     last = min(reached, end) - 1
-                    findings.append(_differs(f"{place}: offsets {begin} to {last} are in two batches, {by} ms and {now} ms"))
+                    findings.append(_differs(f"{place}: offsets {begin} to {last} are in two batches, {by} and {now}"))
                 ends[stream, topic, partition] = (max(reached, end), now)
     return findings
 
@@ -121,9 +121,9 @@ class TopicCheck:
         self._sums = [DigestSum() for _ in self._batches]
 
     @property
-    def first_ms(self) -> int | None:
-        """The first batch that is compared, in ms; None without one."""
-        return self._batches[1].time_ms if len(self._batches) > 1 else None
+    def first(self) -> str | None:
+        """The first batch that is compared, for people; None without one."""
+        return self._batches[1].moment if len(self._batches) > 1 else None
 
     @property
     def num_records(self) -> int:
@@ -148,7 +148,7 @@ class TopicCheck:
 
     def _finding(self, entry: AuditEntry, there: Digest) -> AuditFinding:
         if self._is_shared and there.records > self._told(entry).records:
-            words = f"topic {self._topic}, batch {entry.time_ms} ms: another output writes to the topic, too"
+            words = f"topic {self._topic}, batch {entry.moment}: another output writes to the topic, too"
             return AuditFinding(AuditVerdict.NOT_PROVABLE, words)
         return _differs(self._compared(entry, there))
 
@@ -156,7 +156,7 @@ class TopicCheck:
         return entry.digests.get(self._topic, Digest())
 
     def _compared(self, entry: AuditEntry, there: Digest) -> str:
-        told, batch = self._told(entry), f"topic {self._topic}, batch {entry.time_ms} ms"
+        told, batch = self._told(entry), f"topic {self._topic}, batch {entry.moment}"
         if there.records > told.records:
             more = there.records - told.records
             return f"{batch}: {count(more, 'record')} more than the receipts say, written twice or by another program"

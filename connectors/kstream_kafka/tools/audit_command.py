@@ -28,7 +28,10 @@ class AuditReport:
 
     Attributes:
         job, output: which.
-        batches: how many batches with records it has, and the first and the last of them in ms; None without one.
+        name: of the output, for people.
+        span: the batches with records, for people.
+        batches: how many there are.
+        first, last: the first and the last of them, in ms, or ids of a query; None without one.
         facts: sentences on what was compared.
         findings: what is not as it should be, or cannot be known.
         inputs_only: whether the output was not read.
@@ -36,9 +39,11 @@ class AuditReport:
 
     job: str
     output: str
+    name: str
+    span: str
     batches: int
-    first_ms: int | None
-    last_ms: int | None
+    first: int | None
+    last: int | None
     facts: Sequence[str]
     findings: Sequence[AuditFinding]
     inputs_only: bool
@@ -55,7 +60,7 @@ class AuditReport:
 @click.option("--inputs-only", is_flag=True, help="Do not read what was written.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def audit_command(output: str | None, job: str | None, prefix: str, inputs_only: bool, as_json: bool, **options: Any) -> None:
-    """Prove what an output of saveToKafka has written: from its audit topic, and from the topics that it has written.
+    """Prove what an output of saveToKafka, or a query, has written: from its audit topic, and from the topics that it has written.
 
     Each input offset must be in exactly one batch. Each batch must be in the output exactly once: its keys, its values and their number
     must be those of the receipts. The exit code is 0 if that is proved, and 1 if something differs. It is 3 if nobody can know: retention
@@ -97,18 +102,19 @@ def examined(
     for topic in () if inputs_only else topics_of(batches):
         check, differences = reading.check(topic, batches, topic in shared)
         findings += differences
-        if check.first_ms is not None and not differences:
-            facts.append(f"output  {topic}: {count(check.num_records, 'record')} from batch {check.first_ms} ms on, as the receipts say")
+        if check.first is not None and not differences:
+            facts.append(f"output  {topic}: {count(check.num_records, 'record')} from batch {check.first} on, as the receipts say")
     real = [entry for entry in batches if entry.is_batch]
     if not real:
         findings.append(AuditFinding(AuditVerdict.NOT_PROVABLE, "no batch has an entry"))
     first, last = (real[0].time_ms, real[-1].time_ms) if real else (None, None)
-    return AuditReport(job, output, len(real), first, last, facts if not findings else [], findings, inputs_only)
+    name = f"query {job}" if entries and entries[0].is_query else f"{output} of job {job}"
+    span = count(len(real), "batch") + (f" with records, from {real[0].moment} to {real[-1].moment}" if real else "")
+    return AuditReport(job, output, name, span, len(real), first, last, facts if not findings else [], findings, inputs_only)
 
 
 def _lines(report: AuditReport) -> list[str]:
-    batches = count(report.batches, "batch")
-    lines = [f"{printable(report.output)} of job {printable(report.job)}: {batches}" + _span(report)]
+    lines = [printable(f"{report.name}: {report.span}")]
     lines += [f"  {printable(fact)}" for fact in report.facts]
     lines += [f"  {printable(finding.words)}" for finding in report.findings[:MOST]]
     if len(report.findings) > MOST:
@@ -118,17 +124,13 @@ def _lines(report: AuditReport) -> list[str]:
     return [*lines, words[report.verdict]]
 
 
-def _span(report: AuditReport) -> str:
-    return "" if report.first_ms is None else f" with records, from {report.first_ms} ms to {report.last_ms} ms"
-
-
 def _data(report: AuditReport) -> dict[str, Any]:
     return {
         "job": report.job,
         "output": report.output,
         "batches": report.batches,
-        "first": report.first_ms,
-        "last": report.last_ms,
+        "first": report.first,
+        "last": report.last,
         "verdict": report.verdict.word,
         "facts": list(report.facts),
         "findings": [{"verdict": found.verdict.word, "words": found.words} for found in report.findings],

@@ -12,8 +12,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kstream.cli.structured_streaming import NO_OFFSET, SOURCES, initial_offset, newest_batches, read_entry, refused
+from kstream.cli.structured_streaming import SOURCES, initial_offset, newest_batches, read_entry, refused
 from kstream.errors import AlreadyExistsError, ConfigurationError
+from kstream.offsets.offset_log import NO_OFFSET
 from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position, Positions
 from kstream.offsets.topic_offsets import by_partition, text_of

@@ -14,7 +14,7 @@ from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import UnknownTopicError
 from kstream_kafka.planning.subscription import Topics
-from kstream_kafka.sink.audit import AuditEntry, decode_entry, output_of
+from kstream_kafka.sink.audit import QUERY, AuditEntry, entry_of
 from kstream_kafka.sink.audit_topic import audit_topic
 from kstream_kafka.sink.query_receipt import QueryReceipt, decode_query_receipt
 from kstream_kafka.sink.receipt import Fence, KafkaReceipt, decode_acceptance, decode_fence, decode_receipt, parsed_key
@@ -25,8 +25,6 @@ from kstream_kafka.tools.audit_check import AuditFinding, AuditVerdict, TopicChe
 CHUNK = 50_000
 """Offsets of a partition that are read at once."""
 READ_S = 60.0
-QUERY = "query"
-"""Stands for the name of the output of a query of Structured Streaming. Its job is the id of the query."""
 
 
 @dataclass
@@ -94,9 +92,9 @@ class SinkReading:
         """Return job and output → the entries of the audit, in the order of the log. Errors as `outputs`."""
         found = defaultdict[tuple[str, str], list[AuditEntry]](list)
         for message in self._messages(audit_topic(self.prefix)):
-            names = output_of(message.key())
-            if names is not None and message.value() is not None:
-                found[names].append(decode_entry(*names, message.value(), where(message)))
+            entry = entry_of(message.key(), message.value() or b"", where(message))
+            if entry is not None:
+                found[entry.job, entry.output].append(entry)
         return found
 
     def check(self, topic: str, batches: Sequence[AuditEntry], is_shared: bool) -> tuple[TopicCheck, list[AuditFinding]]:
@@ -106,7 +104,7 @@ class SinkReading:
         """
         check = TopicCheck(topic, batches, is_shared)
         ranges = check.ranges()
-        if check.first_ms is None:
+        if check.first is None:
             words = "has no entry before its first batch, which says where the records of that batch begin"
             return check, [AuditFinding(AuditVerdict.NOT_PROVABLE, f"topic {topic} {words}")]
         with closing(KafkaDriverClient(self.params.uncommitted())) as client:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kstream_kafka.planning.plan import KafkaPlan
-from kstream_kafka.sink.audit import AuditEntry, audit_key, decode_entry, encode_entry, output_of
+from kstream_kafka.sink.audit import (
+    AuditEntry,
+    audit_key,
+    decode_entry,
+    encode_entry,
+    entry_of,
+    key_of,
+    query_beginning,
+    query_entry,
+)
 from kstream_kafka.sink.audit_topic import input_ranges
+from kstream_kafka.sink.query_receipt import QueryReceipt
 from kstream_kafka.sink.receipt import Digest, receipt_key
 
 from kstream.batch import JsonPlan
@@ -37,8 +49,20 @@ def test_the_bytes_of_an_entry_are_these() -> None:
 
 
 def test_the_key_of_an_entry_names_job_and_output() -> None:
-    assert output_of(audit_key("job", "totals")) == ("job", "totals")
-    assert [output_of(key) for key in (None, b"", b"[]", receipt_key("job", "totals", 1))] == [None] * 4
+    assert entry_of(key_of(ENTRY), FORM, "audit-0 offset 0") == ENTRY
+    assert [entry_of(key, FORM, "") for key in (None, b"", b"[]", receipt_key("job", "totals", 1))] == [None] * 4
+
+
+def test_the_entry_of_a_batch_of_a_query_has_its_id_and_the_key_of_the_query() -> None:
+    entry = query_entry(QueryReceipt("4f1e", 0, ENTRY.digests), {"out": [7, 0]}, ENTRY.inputs)
+    assert encode_entry(entry) == (
+        b'{"batch":0,"ends":{"out":[7,0]},"epoch":0,"inputs":{"0":[["orders",1,10,12]]},"kept":[],"partitions":1,"plan":"",'
+        b'"topics":{"out":[2,11,4000000000,9000000000]},"version":1}'
+    )
+    assert key_of(entry) == b'["query","4f1e"]'
+    assert entry_of(key_of(entry), encode_entry(entry), "audit-0 offset 0") == replace(entry, kept=[])
+    assert (entry.is_batch, entry.moment, ENTRY.moment) == (True, "0", "1700000000000 ms")
+    assert not query_beginning("4f1e", {"out": [7, 0]}).is_batch
 
 
 @pytest.mark.parametrize("damaged", [b"", FORM.replace(b'"ends"', b'"e"'), FORM.replace(b'["orders",1,10,12]', b"7")])

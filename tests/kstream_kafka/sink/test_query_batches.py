@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import Encoded
 from kstream_kafka.errors import CommitUnknownError, KafkaConfigError, KafkaError, ProducerFencedError
 from kstream_kafka.sink import query_batches
+from kstream_kafka.sink.audit import AuditEntry, entry_of
 from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
+from kstream_kafka.sink.query_sources import NO_SOURCES, QuerySources
 
 from kstream.errors import OutputChangedError
 
@@ -26,13 +29,13 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     return fake
 
 
-def write(batch: int, *numbers: int, keeps: bool = False, query: str = "q") -> bool:
+def write(batch: int, *numbers: int, query: str = "q", sources: QuerySources = NO_SOURCES, **given: Any) -> bool:
     """A process of its own commits a batch of these numbers, each in the partition of its number."""
 
     def records() -> Iterator[Encoded]:
         return ((TOTALS, None, b"%d" % number, (), number, None) for number in numbers)
 
-    return QueryBatches(PARAMS, "kstream", query, keeps=keeps).write(batch, records, 100, is_empty=not numbers)
+    return QueryBatches(PARAMS, "kstream", query, **given).write(batch, records, 100, sources, is_empty=not numbers)
 
 
 class KilledError(Exception):
@@ -163,6 +166,54 @@ def test_a_frame_outside_of_a_query_is_one_transaction_without_a_receipt(kafka: 
     with pytest.raises(KilledError):
         write_at_once(PARAMS, "id", iter([(TOTALS, None, b"3", (), 0, None)]), 1)
     assert kafka.values(TOTALS) == [b"1", b"2"] and RECEIPTS not in kafka.topics
+
+
+def reading(ends: Mapping[int, int]) -> QuerySources:
+    """A query that reads one partition. `ends`: batch → where it ends."""
+    sources = QuerySources(None)
+    sources._read.update({batch: {"0": {"orders": {"0": end}}} for batch, end in ends.items()})
+    return sources
+
+
+def entries(kafka: FakeKafka) -> list[AuditEntry]:
+    found = [entry_of(record.key(), record.value() or b"", "") for record in kafka.committed("kstream-audit", 0)]
+    return [entry for entry in found if entry is not None]
+
+
+def test_each_batch_has_an_entry_for_the_audit_in_its_own_transaction(kafka: FakeKafka) -> None:
+    kafka.append(TOTALS, 1, None, b"of before")
+    assert write(3, 1, 2, topic=TOTALS)
+    kafka.on["commit"] = killed
+    with pytest.raises(KilledError):
+        write(4, 4)
+    assert write(4, 4)
+    assert not write(4, 4)
+    beginning, first, second = entries(kafka)
+    assert (beginning.is_batch, beginning.ends) == (False, {TOTALS: [0, 1, 0]})
+    assert (first.time_ms, first.ends, first.digests[TOTALS].records) == (3, {TOTALS: [0, 2, 1]}, 2)
+    assert (second.time_ms, second.digests[TOTALS].records, second.is_query, second.job) == (4, 1, True, "q")
+
+
+def test_an_entry_has_the_offsets_of_the_source_as_far_as_they_are_known(kafka: FakeKafka) -> None:
+    assert write(3, 1, sources=reading({2: 7, 3: 9}))
+    assert entries(kafka)[-1].inputs == {"0": [("orders", 0, 7, 9)]}
+    with pytest.raises(OutputChangedError, match="source 0 ended at offset 9 of orders-0 then, and ends at offset 8 now"):
+        write(3, 1, sources=reading({2: 7, 3: 8}))
+
+
+def test_a_batch_behind_one_of_another_copy_of_the_checkpoint_is_refused(kafka: FakeKafka) -> None:
+    """Its own batch of that id had no records, so it left no receipt that could differ."""
+    assert write(3, 1, sources=reading({2: 7, 3: 9}))
+    for numbers in ((1,), ()):
+        with pytest.raises(OutputChangedError, match="Kafka has its batch 3 of another copy of its checkpoint"):
+            write(4, *numbers, sources=reading({2: 7, 3: 7, 4: 9}))
+    assert write(4, 2, sources=reading({2: 7, 3: 9, 4: 11}))
+    assert kafka.values(TOTALS) == [b"1", b"2"]
+
+
+def test_without_an_audit_no_topic_of_it_is_made(kafka: FakeKafka) -> None:
+    assert write(3, 1, audit=False)
+    assert "kstream-audit" not in kafka.topics
 
 
 def test_a_large_batch_has_a_longer_transaction(kafka: FakeKafka) -> None:

@@ -117,7 +117,7 @@ BATCHES = [entry(0, [], [10, 0]), entry(1000, [b"a", b"b"], [12, 1]), entry(2000
 def test_each_record_counts_for_the_batch_between_whose_ends_it_is() -> None:
     assert check(BATCHES, {0: {10: b"a", 12: b"c"}, 1: {0: b"b"}}) == []
     assert TopicCheck(OUT, BATCHES).ranges() == {0: (10, 14), 1: (0, 1)}
-    assert (TopicCheck(OUT, BATCHES).first_ms, TopicCheck(OUT, BATCHES).num_records) == (1000, 3)
+    assert (TopicCheck(OUT, BATCHES).first, TopicCheck(OUT, BATCHES).num_records) == ("1000 ms", 3)
     assert topics_of(BATCHES) == [OUT]
 
 
@@ -155,8 +155,8 @@ def test_a_partition_that_is_new_begins_at_0() -> None:
 
 def test_without_a_beginning_the_first_batch_only_says_where_the_next_one_begins() -> None:
     batches = [entry(1000, [b"a"], [7]), entry(2000, [b"b"], [9])]
-    assert check(batches, {0: {7: b"b"}}) == [] and TopicCheck(OUT, batches).first_ms == 2000
-    assert TopicCheck(OUT, batches[:1]).first_ms is None
+    assert check(batches, {0: {7: b"b"}}) == [] and TopicCheck(OUT, batches).first == "2000 ms"
+    assert TopicCheck(OUT, batches[:1]).first is None
 
 
 def test_a_log_that_is_shorter_than_it_was_has_no_ranges() -> None:

@@ -13,6 +13,7 @@ from kstream_kafka.client.ports import Encoded
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.sink.audit import AuditEntry, audit_key, encode_entry
 from kstream_kafka.sink.query_batches import QueryBatches
+from kstream_kafka.sink.query_sources import NO_SOURCES, QuerySources
 from kstream_kafka.sink.receipt import Fence, acceptance_key, decode_acceptance, encode_fence, fence_key
 from kstream_kafka.tools import sink_command, sink_reading
 
@@ -153,11 +154,18 @@ def test_no_text_of_a_record_reaches_the_terminal_as_a_command(jobs: Jobs) -> No
 # -- queries
 
 
-def query_writes(batch: int, *numbers: int, query: str = "4f1e") -> None:
+def query_writes(batch: int, *numbers: int, query: str = "4f1e", sources: QuerySources = NO_SOURCES) -> None:
     def records() -> list[Encoded]:
         return [(TOTALS, None, b"%d" % number, (), number, None) for number in numbers]
 
-    QueryBatches(KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream", query).write(batch, records, 100)
+    batches = QueryBatches(KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream", query, TOTALS)
+    batches.write(batch, records, 100, sources)
+
+
+def read(batch: int, begin: int, end: int) -> QuerySources:
+    sources = QuerySources(None)
+    sources._read.update({number: {"0": {"orders": {"0": at}}} for number, at in ((batch - 1, begin), (batch, end))})
+    return sources
 
 
 def test_queries_are_listed_beside_the_outputs_of_jobs(jobs: Jobs) -> None:
@@ -203,6 +211,32 @@ def test_what_a_job_has_written_exactly_once_is_proved(jobs: Jobs) -> None:
     ]
     report = json.loads("\n".join(audit("--json")))
     assert (report["verdict"], report["batches"], report["findings"]) == ("proved", 3, [])
+
+
+def test_what_a_query_has_written_is_proved_too(jobs: Jobs) -> None:
+    query_writes(1, 1, 2, sources=read(1, 0, 4))
+    query_writes(3, 3, sources=read(3, 4, 5))
+    assert audit() == [
+        "query 4f1e: 2 batches with records, from 1 to 3",
+        "  input   stream 0, orders-0: each of the offsets 0 to 4 is in one batch",
+        "  output  totals: 3 records from batch 1 on, as the receipts say",
+        "proved",
+    ]
+    report = json.loads("\n".join(audit("query", "--job", "4f", "--json")))
+    assert (report["job"], report["output"], report["first"], report["last"]) == ("4f1e", "query", 1, 3)
+
+
+def test_what_is_wrong_with_a_query_is_found(jobs: Jobs) -> None:
+    query_writes(1, 1, 2, sources=read(1, 0, 4))
+    jobs.kafka.append(TOTALS, 0, None, b"1")
+    query_writes(3, 3, sources=read(3, 3, 5))
+    query_writes(5, 4, sources=read(5, 6, 7))
+    assert audit(code=1)[1:] == [
+        "  stream 0, orders-0: offsets 3 to 3 are in two batches, 1 and 3",
+        "  stream 0, orders-0: offsets 5 to 5 are in no batch, between 3 and 5",
+        "  topic totals, batch 3: 1 record more than the receipts say, written twice or by another program",
+        "NOT exactly once",
+    ]
 
 
 def test_a_record_that_is_there_twice_is_found(jobs: Jobs) -> None:
