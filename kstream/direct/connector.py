@@ -72,7 +72,6 @@ class LogPlanTools(ConnectorTools):
         return _moved(plan, {p: at for p, at in begins.items() if p in plan.until_offsets})
 
     def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plan data that reads nothing and ends where `data` ends. Pure."""
         plan = LogPlan.decode(data)
         return LogPlan.empty_at(plan.log, plan.until_offsets).encode()
 

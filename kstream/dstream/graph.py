@@ -85,7 +85,6 @@ class DStreamGraph:
 
     @property
     def keeps_layout(self) -> bool:
-        """Whether each try of a batch must divide its records in the same way."""
         return any(output.keeps_layout for output in self.outputs())
 
     def keep_parallelism(self, plans: Iterable[BatchPlan]) -> int | None:
@@ -100,7 +99,6 @@ class DStreamGraph:
         return self._own_parallelism
 
     def parallelism_of(self, time: Time) -> int | None:
-        """Return the default parallelism of the driver that planned a batch; None if it is not kept."""
         return self._parallelism.get(time, self._own_parallelism)
 
     def output_names(self) -> tuple[str, ...]:

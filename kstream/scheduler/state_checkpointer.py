@@ -389,7 +389,6 @@ class StoredStateCheckpointer(StateCheckpointer):
             logger.debug("parts of the state of batch %s stay until the next start: %s", time, e)
 
     def take_loss(self) -> bool:
-        """Return whether a write has found blocks or files of a state gone since the last call. The JobGenerator's thread."""
         with self._lock:
             was_lost, self._is_lost = self._is_lost, False
             return was_lost

@@ -95,7 +95,6 @@ class CheckpointSource:
         return found
 
     def timeline(self) -> TimelineForm:
-        """Return the last hour before the newest batch in buckets, oldest first."""
         return forms_of.timeline(self._look())
 
     def batches(self, statuses: frozenset[BatchStatus] | None = None, limit: int | None = None) -> Sequence[BatchForm]:
@@ -133,7 +132,6 @@ class CheckpointSource:
         return forms_of.decisions(self._look())
 
     def ledger(self) -> Sequence[LedgerForm]:
-        """Return the newest entries of the ledger."""
         return [form for entry in self._look().entries for form in ledger_forms(entry, self._ranges_of)]
 
     def settings(self) -> Sequence[SettingForm]:

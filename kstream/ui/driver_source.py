@@ -104,7 +104,6 @@ class DriverSource:
         return {"id": self._spark.application, "name": self._snapshot().status.application}
 
     def timeline(self) -> TimelineForm:
-        """Return the last hour before the newest batch in buckets, oldest first."""
         job = self._snapshot()
         return timeline_form(job.history.batches.timeline, job.status.interval.milliseconds)
 
@@ -152,7 +151,6 @@ class DriverSource:
         }
 
     def receivers(self) -> Sequence[ReceiverForm]:
-        """Return the receivers that have started, by stream id."""
         job = self._snapshot()
         retained, interval_ms = job.history.batches.retained, job.status.interval.milliseconds
         return [
@@ -167,7 +165,6 @@ class DriverSource:
         return [_lag_form(number, lag, rates.get(number), now_ms) for number, lag in sorted(job.engine.lags.items())]
 
     def decisions(self) -> Sequence[DecisionForm]:
-        """Return the last decisions, warnings and errors, newest first."""
         up, down = self._settings[SCALING_UP_RATIO], self._settings[SCALING_DOWN_RATIO]
         allocations = self._snapshot().engine.allocations
         made = [decision for at_ms, one in allocations if (decision := _allocation(at_ms, one, up, down)) is not None]
@@ -194,12 +191,6 @@ class DriverSource:
     # -- batches
 
     def batches(self, statuses: frozenset[BatchStatus] | None = None, limit: int | None = None) -> Sequence[BatchForm]:
-        """Return the batches that have not succeeded, and the last ones that have ended.
-
-        Args:
-            statuses: only batches with one of them; None for all.
-            limit: at most so many; None for all.
-        """
         moment = _Moment(self._snapshot())
         found: list[BatchForm] = []
         for time_ms in moment.times():

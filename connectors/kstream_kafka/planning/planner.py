@@ -158,11 +158,9 @@ class KafkaPlanner:
 
     @property
     def positions(self) -> Mapping[Partition, int]:
-        """The offset of each partition at which the next plan begins."""
         return self._offsets.positions
 
     def starting_point(self) -> KafkaPlan:
-        """Return a plan of empty ranges at the starting offsets. Called after `begin`. Sends no request."""
         ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
         return self._plan_of(ranges, [None] * len(ranges), self._offsets.ahead)
 
@@ -239,14 +237,12 @@ class KafkaPlanner:
         return snapshot
 
     def planned(self, time: Time, plan: KafkaPlan) -> None:
-        """Move the offsets to the ends of a plan that is durable now. Sends no request."""
         self._offsets.advance(plan)
         ends = self.log_ends(time)
         if ends is not None and self._downtime is None:
             self.admission.planned(time, plan.ranges, ends)
 
     def log_ends(self, time: Time) -> Mapping[Partition, int] | None:
-        """Return the ends of the logs when a batch was planned; None unless this planner has planned it last. Any thread."""
         latest = self._latest
         return latest[1] if latest is not None and latest[0] == time else None
 
