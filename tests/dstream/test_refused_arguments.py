@@ -63,7 +63,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "decoder": (lambda: direct(valueDecoder=awaits), "createDirectStream: valueDecoder is an async function"),
     "Avro": (
         lambda: KafkaUtils.createDirectStream(FakeHost({}), ["t"], {**BROKERS, "value.deserializer": "io.confluent.KafkaAvroDeserializer"}),
-        "a Java class that Python workers cannot call. Leave it out and give valueDecoder, a Python function of the bytes. The package",
+        "a Java class that Python workers cannot call. Leave it out and give valueDecoder, a Python function of the bytes. For Avro",
     ),
 }
 
