@@ -94,3 +94,12 @@ def error_of(ssc: StreamingContext, seconds: float = WAIT_S) -> str:
     except Exception as e:
         return f"{type(e).__name__}: {e}"
     raise AssertionError(f"awaitTermination raised nothing within {seconds} s")
+
+
+def chain_of(ranges: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """The same ranges if they tile [0, end), else what they should have been."""
+    position, expected = 0, []
+    for _start, until in ranges:
+        expected.append((position, until))
+        position = until
+    return expected if position == end else [*expected, (position, end)]

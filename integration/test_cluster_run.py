@@ -18,7 +18,7 @@ from kstream_kafka.demo.embedded_broker import MockCluster
 
 from integration.spark_cluster import running_cluster
 from kstream.cli.exit_codes import RunCode
-from tests.cli.test_doctor_streams import checkpoint as write_checkpoint
+from tests.cli.streams_to_check import checkpoint as write_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = """

@@ -19,7 +19,7 @@ from kstream_kafka.planning.dead_letter import dead_letter_of
 
 from integration.kafka_broker import KafkaBroker
 from integration.masters import Master
-from integration.test_record_errors import letters_in
+from integration.record_errors import letters_in
 from kstream.checkpoint.history import read_ledger
 from kstream.storage import open_store
 

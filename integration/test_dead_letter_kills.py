@@ -12,7 +12,7 @@ from kstream_kafka.planning.dead_letter import dead_letter_of
 
 from integration.exactness.campaign import PARTITIONS, Campaign, plan_kills
 from integration.kafka_broker import KafkaBroker
-from integration.test_record_errors import letters_in
+from integration.record_errors import letters_in
 
 
 def is_poison(number: int) -> bool:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from integration.kafka_broker import KafkaBroker
 from integration.reading import Reader
-from integration.test_record_errors import Job, letters_in
+from integration.record_errors import Job, letters_in
 from kstream import OffsetRange
 from kstream.cli import main
 

@@ -15,8 +15,8 @@ from integration.driver_process import Job, running, wait_for
 from integration.exactness.campaign import PARTITIONS, Campaign, Kill
 from integration.hdfs_cluster import running_hdfs
 from integration.kafka_broker import KafkaBroker
+from integration.reading import chain_of
 from integration.s3_server import S3Process
-from integration.test_faults import chain_of
 from kstream import crash_point
 
 KILLS = [Kill(crash_point.PLAN_DURABLE, nth=2), Kill(crash_point.JOB_DONE, nth=3), Kill(crash_point.CLEANING, nth=2)]

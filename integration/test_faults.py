@@ -14,6 +14,7 @@ import pytest
 from integration.driver_process import Job, running, wait_for
 from integration.kafka_broker import KafkaBroker
 from integration.kafka_node import free_ports
+from integration.reading import chain_of
 from kstream import crash_point
 
 
@@ -100,15 +101,6 @@ def fill(file: Any) -> None:
                 file.write(b"x" * size)
         except OSError:
             continue
-
-
-def chain_of(ranges: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """The same ranges if they tile [0, end), else what they should have been."""
-    position, expected = 0, []
-    for _start, until in ranges:
-        expected.append((position, until))
-        position = until
-    return expected if position == end else [*expected, (position, end)]
 
 
 @pytest.mark.parametrize("point", [crash_point.BEFORE_PLAN, crash_point.PLAN_DURABLE])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from integration.kafka_broker import Broker, running_broker
-from integration.test_mistakes import MOST_LINES, Terminal
+from integration.terminal import MOST_LINES, Terminal
 from kstream.checkpoint import read_log
 from kstream.checkpoint.history import read_ledger
 from kstream.cli.exit_codes import RunCode

@@ -17,7 +17,7 @@ from integration.group_job import EVENTS, INTERVAL_S
 from integration.hdfs_cluster import Hdfs
 from integration.kafka_broker import Broker, KafkaBroker
 from integration.masters import STANDALONE, Master, running_master
-from integration.test_peek_and_skip import World
+from integration.peeked_world import World
 from integration.zookeeper_server import ZooKeeper
 from kstream.spark.checkpoint_store import open_checkpoint
 

@@ -21,7 +21,7 @@ from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
 from kstream.checkpoint import read_log
 from kstream.storage import open_store
-from tests.kstream_kafka.planning.test_without_pyspark import planned_alone
+from tests.kstream_kafka.planning.planned_alone import planned_alone
 
 SLOW_JOB = '''
 """A job whose every batch takes a while, so that a signal meets it in the middle."""

@@ -16,7 +16,7 @@ from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.testing import ManualClock
 from kstream.ui.checkpoint_source import CheckpointSource
 from kstream.ui.ui_server import UiServer
-from tests.cli.test_page import address, end, get, page
+from tests.cli.page_process import address, end, get, page
 from tests.harness import World
 from tests.ui.left_checkpoint import FAILED, FINE, PENDING, leave, ranges_of, status
 

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from kstream_kafka import KafkaUtils, utf8_decoder, value_only
+from confluent_kafka import Producer
+from kstream_kafka import utf8_decoder
 from kstream_kafka.planning.dead_letter import dead_letter_of
 
 from integration.kafka_broker import KafkaBroker, running_broker
-from integration.kafka_handle import QUIET
 from integration.reading import error_of
+from integration.record_errors import Job, letters_in
 from kstream import StreamingContext
 
 MakeTopic = Callable[..., str]
-
-
-def loads(raw: bytes) -> Any:
-    return json.loads(raw)
-
-
-class Job:
-    """A bounded run over all records of a topic, and what its output got."""
-
-    def __init__(self, sc: Any, kafka: KafkaBroker, checkpoint: Path | None = None) -> None:
-        self.kafka = kafka
-        self.ssc = StreamingContext(sc, 0.5)
-        if checkpoint is not None:
-            self.ssc.checkpoint(str(checkpoint))
-        self.seen: list[Any] = []
-
-    def stream(self, topic: str, **given: Any) -> Any:
-        params = {"bootstrap.servers": self.kafka.bootstrap}
-        decoding = {"valueDecoder": loads, "messageHandler": value_only, **given}
-        return KafkaUtils.createDirectStream(self.ssc, [topic], params, "earliest", untilOffsets="latest", **decoding)
-
-    def run(self, stream: Any) -> list[Any]:
-        """Run to the end of the topic; what the stream gave, sorted."""
-        stream.foreachRDD(lambda rdd: self.seen.extend(rdd.collect()))
-        self.ssc.start()
-        try:
-            assert self.ssc.awaitTerminationOrTimeout(60)
-        finally:
-            self.ssc.stop(stopSparkContext=False)
-        return sorted(self.seen)
 
 
 def numbers(kafka: KafkaBroker, topic: str, count: int, poison: set[int]) -> None:
@@ -109,18 +78,6 @@ def test_too_many_of_them_fail_the_batch(sc: Any, kafka: KafkaBroker, topic: Mak
 
 
 # -- dead letters
-
-
-def letters_in(kafka: KafkaBroker, topic: str) -> list[Any]:
-    """All records of a dead-letter topic with one partition, as messages."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "letters", **QUIET})
-    begin, end = kafka.log_range(topic)
-    found: list[Any] = []
-    consumer.assign([TopicPartition(topic, 0, begin)])
-    while len(found) < end - begin:
-        found += [m for m in consumer.consume(100, 1.0) if m.error() is None]
-    consumer.close()
-    return found
 
 
 def test_a_dead_letter_has_key_value_and_headers_untouched_and_the_error_after_them(sc: Any, kafka: KafkaBroker, topic: MakeTopic) -> None:

@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 from integration.clean_venv import build_wheel, make_bare_venv
 from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
+from integration.record_errors import letters_in
 from integration.spark_cluster import running_cluster
 from integration.submitted import Submitted
-from integration.test_record_errors import letters_in
 from kstream.checkpoint import read_log
 from kstream.storage import open_store
 

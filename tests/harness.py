@@ -30,7 +30,7 @@ from kstream.storage import FileStore, MemoryFileStore
 from kstream.testing import ManualClock
 from tests.fakes import INTERVAL, FakeEnvironment, FakeHost, FakeRDD, FakeStateFiles
 from tests.receivers import InDriver, received_in_driver
-from tests.stores import MortalStore
+from tests.stores import FaultyStore, MortalStore
 
 START = 1_000_000
 PATIENCE = 20.0
@@ -375,3 +375,44 @@ def started(world: World, conf: Mapping[str, str] | None = None, **options: Any)
 def mapped(stream: DStream) -> DStream:
     """A stream between an input and its output: each record unchanged."""
     return stream.map(lambda x: x)
+
+
+def at(n: int) -> int:
+    return START + n * INTERVAL
+
+
+def failing(world: World, *times: int, **options: object) -> Driver:
+    """A driver whose jobs of those batch times raise."""
+    driver = Driver(world, **options)
+
+    def job(time: int) -> None:
+        if time in times:
+            raise ValueError("boom")
+
+    driver.before_job = job
+    return driver.start()
+
+
+class Stopper:
+    """Stops the thread that reaches a crash point the nth time (SIGSTOP), until `go_on`."""
+
+    def __init__(self, point: str, nth: int = 1) -> None:
+        self.reached, self._gate = threading.Event(), threading.Event()
+        self._left, self._point = nth, point
+        crash_point.install(self._hook)
+
+    def _hook(self, name: str) -> None:
+        if name == self._point and not self.reached.is_set():
+            self._left -= 1
+            if self._left == 0:
+                self.reached.set()
+                assert self._gate.wait(30)
+
+    def go_on(self) -> None:
+        self._gate.set()
+
+
+def faulty_world() -> tuple[World, FaultyStore]:
+    world = World()
+    faulty = FaultyStore(world.store)
+    return World(faulty, world.clock), faulty

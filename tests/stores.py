@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstream.errors import AlreadyExistsError, StorageError
-from kstream.storage import FileStore
+from kstream.storage import FileStore, MemoryFileStore
 
 
 class WrappedStore:
@@ -124,3 +124,37 @@ class SteppingStore(WrappedStore):
 
 def full_disk(name: str) -> StorageError:
     return StorageError(f"cannot write {name}: No space left on device", path=name, errno=errno.ENOSPC)
+
+
+class LateStore(WrappedStore):
+    """Loses a plan on its way and remembers it: `arrive` delivers it late, as a proxy that retries would."""
+
+    def __init__(self, inner: MemoryFileStore) -> None:
+        super().__init__(inner)
+        self.down = False
+        self.on_its_way: list[tuple[str, bytes]] = []
+
+    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
+        if self.down:
+            self.on_its_way.append((name, data))
+            raise StorageError("timed out", path=name)
+        super().create(name, data, private=private)
+
+    def arrive(self) -> list[str]:
+        outcome = []
+        for name, data in self.on_its_way:
+            try:
+                self.inner.create(name, data)
+                outcome.append("stored")
+            except StorageError:
+                outcome.append("refused")
+        return outcome
+
+
+def no_completions(verb: str, name: str) -> str | None:
+    """The fault of a disk on which plans still find room."""
+    return "before" if verb == "create" and name.startswith("done/") else None
+
+
+def works(_verb: str, _name: str) -> None:
+    return None

@@ -134,3 +134,16 @@ def refusing_to_start(ssc: StreamingContext) -> DStream:
 def numbers_connector(_name: str) -> Any:
     """In place of `connectors.load`: restores NumbersInput only."""
     return SimpleNamespace(restore_input=lambda ssc, recipe: numbers(ssc, recipe.args["size"], recipe.functions["f"]))
+
+
+def total(values: list[int], state: int | None) -> int:
+    return sum(values) + (state or 0)
+
+
+def life(clock: ManualClock, path: str, setup_func: Callable[[], StreamingContext], ticks: int) -> StreamingContext:
+    ssc = StreamingContext.getOrCreate(path, setup_func)
+    stream = Stream(ssc.sparkContext, clock, ssc).start()
+    for _ in range(ticks):
+        stream.tick()
+    stream.stop()
+    return ssc

@@ -134,3 +134,20 @@ def test_no_two_classes_have_one_name() -> None:
                 places[name].append(path.relative_to(ROOT))
     assert len(places) > 300
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+TESTS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "integration").rglob("*.py")])
+
+
+def test_no_module_imports_a_test_module() -> None:
+    """What two tests share has a module of its own."""
+    found = {
+        str(path.relative_to(ROOT)): names
+        for path in TESTS
+        if (
+            names := [
+                name for name in imported(ast.parse(path.read_text())) if name.split(".")[-1].startswith("test_") and path.stem not in name
+            ]
+        )
+    }
+    assert len(TESTS) > 500 and found == {}

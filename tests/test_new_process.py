@@ -14,9 +14,8 @@ from pyspark import SparkContext
 
 from kstream import connectors
 from kstream.testing import ManualClock
-from tests.context.test_recovery import life
 from tests.harness import START
-from tests.streams import numbers_connector
+from tests.streams import life, numbers_connector
 
 JOB = """
 import sys

@@ -18,7 +18,7 @@ from kstream.checkpoint import Meta, PlanLog, take_epoch
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.storage import LocalFileStore
-from tests.cli.test_checkpoint_show import INTERVAL, ZERO, at, write_checkpoint
+from tests.cli.written_checkpoints import INTERVAL, ZERO, at, write_checkpoint
 
 
 def diff(first: Path, second: Path, *options: str) -> Result:

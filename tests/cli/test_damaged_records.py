@@ -15,7 +15,7 @@ from kstream.cli.driver import end_of
 from kstream.cli.exit_codes import ReadingCode, RunCode
 from kstream.errors import CorruptRecordError
 from kstream.storage import LocalFileStore
-from tests.checkpoint.test_contents_of_records import KINDS, changed, written
+from tests.checkpoint.written_records import KINDS, changed, written
 
 STATUS, SHOW, HISTORY, LEDGER, LAG = ("status",), ("checkpoint", "show"), ("history",), ("ledger", "--all"), ("lag",)
 OFFSETS = ("offsets", "show")

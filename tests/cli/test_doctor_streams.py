@@ -13,20 +13,12 @@ from confluent_kafka import Producer
 from kstream_kafka.client.ports import LogEnd
 from kstream_kafka.demo.embedded_broker import MockCluster
 from kstream_kafka.errors import NotAuthorizedError
-from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.tools import examination
 from kstream_kafka.tools.examination import judge_ids, judge_offsets
 
-from kstream.batch import BatchPlan
-from kstream.batch_time import Duration, Time
-from kstream.checkpoint import Meta, PlanLog, take_epoch
-from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.cli.exit_codes import ReadingCode
-from kstream.offsets.offset_range import OffsetRange
-from kstream.storage import LocalFileStore
-
-ZERO = 1_760_000_000_000
+from tests.cli.streams_to_check import checkpoint, plan
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +31,6 @@ def bootstrap() -> Iterator[str]:
     assert producer.flush(10) == 0
     yield cluster.bootstrap
     del cluster
-
-
-def plan(until: int, **ids: str) -> KafkaPlan:
-    return KafkaPlan([OffsetRange("orders", 0, 0, until)], [1], [1], ids, frozenset())
-
-
-def checkpoint(folder: Path, until: int) -> None:
-    store = LocalFileStore(folder)
-    write_meta(store, Meta(Time(ZERO), Duration(1000)))
-    log = PlanLog(store, take_epoch(store, ZERO))
-    at = Time(ZERO + 1000)
-    log.write_plan(BatchPlan(at, log.epoch, "n", {0: plan(until).encode()}, {0: until}, at))
 
 
 def told(folder: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -12,7 +12,7 @@ from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome
 from kstream.checkpoint.history import PastBatch, write_segment
 from kstream.cli import main
 from kstream.storage import LocalFileStore
-from tests.cli.test_checkpoint_show import at, write_checkpoint
+from tests.cli.written_checkpoints import at, write_checkpoint
 
 
 def history(folder: Path, *options: str) -> Result:

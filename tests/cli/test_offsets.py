@@ -25,7 +25,7 @@ from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.errors import FencedError
 from kstream.storage import LocalFileStore
-from tests.cli.test_status import leave, living
+from tests.cli.status_records import leave, living
 
 ZERO = 1_700_000_000_000
 RECORDS = 30

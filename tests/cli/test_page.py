@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,48 +17,11 @@ from kstream.cli import inputs, main
 from kstream.cli.exit_codes import ReadingCode
 from kstream.errors import StorageError
 from kstream.storage import LocalFileStore
-from tests.cli.test_checkpoint_show import at, write_checkpoint
+from tests.cli.page_process import address, end, get, page
+from tests.cli.written_checkpoints import at, write_checkpoint
 from tests.harness import World
 from tests.stores import WrappedStore
 from tests.ui.left_checkpoint import FAILED, FINE, leave
-
-SECONDS = 60
-WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-@contextmanager
-def page(*options: str, environment: dict[str, str] | None = None) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """The command as a process, and the line that it prints. Killed at the end if it still runs."""
-    command = [sys.executable, "-m", "kstream.cli", "page", *options]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
-    )
-    try:
-        assert process.stdout is not None
-        yield process, process.stdout.readline().strip()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def address(line: str) -> str:
-    found = re.search(r"http://\S+", line)
-    assert found, line
-    return found[0]
-
-
-def get(url: str, **headers: str) -> Any:
-    with WITHOUT_PROXY.open(urllib.request.Request(url, headers=headers), timeout=20) as response:
-        body = response.read()
-        return json.loads(body) if response.headers["Content-Type"] == "application/json" else body.decode()
-
-
-def end(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Ctrl-C; the exit code and what the command said after its first line."""
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=SECONDS)
-    return process.returncode, out + errors
 
 
 def test_the_page_of_a_checkpoint_is_answered_without_pyspark_and_java_until_ctrl_c(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kstream.checkpoint.driver_status import LastError
 from kstream.checkpoint.reader import write_meta
 from kstream.cli import main
 from kstream.storage import LocalFileStore
-from tests.cli.test_status import leave, living
+from tests.cli.status_records import leave, living
 
 ROOT = Path(__file__).parent.parent.parent
 HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\r\x7f\x9b31m\u202e"

@@ -23,7 +23,7 @@ from kstream.cli.exit_codes import RunCode
 from kstream.cli.job import load_setup
 from kstream.console import LineFormatter
 from kstream.errors import ConfigurationError, one_line
-from tests.cli.test_checkpoint_show import at, write_checkpoint
+from tests.cli.written_checkpoints import at, write_checkpoint
 
 
 @pytest.fixture(autouse=True)

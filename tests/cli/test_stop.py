@@ -25,7 +25,7 @@ from kstream.cli import main, stop
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.stop import stop_drivers, wait_for_the_end
 from kstream.storage import LocalFileStore
-from tests.cli.test_status import checkpoint, last_batch, leave, living, now_ms
+from tests.cli.status_records import checkpoint, last_batch, leave, living, now_ms
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 120

@@ -30,7 +30,7 @@ from kstream.storage import open_store
 from kstream.testing import ManualClock
 from tests.checkpoint.fixtures.two_streams import CHECKPOINT
 from tests.harness import START, LogInput
-from tests.streams import NumbersInput, Stream, numbers, numbers_connector
+from tests.streams import NumbersInput, life, numbers, numbers_connector
 
 Setting = Callable[[str, str], None]
 SEEN: list[tuple[str, list[Any]]] = []
@@ -68,15 +68,6 @@ def other_setup() -> StreamingContext:
     CALLED.append("other")
     ssc = StreamingContext(SparkContext.getOrCreate(), 1)
     numbers(ssc, 3, lambda x: x * 100).foreachRDD(lambda rdd: SEEN.append(("new", rdd.collect())))
-    return ssc
-
-
-def life(clock: ManualClock, path: str, setup_func: Callable[[], StreamingContext], ticks: int) -> StreamingContext:
-    ssc = StreamingContext.getOrCreate(path, setup_func)
-    stream = Stream(ssc.sparkContext, clock, ssc).start()
-    for _ in range(ticks):
-        stream.tick()
-    stream.stop()
     return ssc
 
 

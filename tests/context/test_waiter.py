@@ -8,18 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kstream.context.waiter import ContextWaiter
-
-
-class NotedCondition(threading.Condition):
-    """Says when a thread waits on it. A wait lasts a minute, whatever its timeout: who is not woken is not done in time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits = threading.Event()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waits.set()  # under the lock, so who takes it after this finds the thread waiting
-        return super().wait(60)
+from tests.clocks import NotedCondition
 
 
 def waiting(function: Callable[[ContextWaiter], object]) -> tuple[ContextWaiter, threading.Thread]:

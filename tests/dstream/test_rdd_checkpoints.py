@@ -11,16 +11,12 @@ import pytest
 from pyspark import RDD, SparkContext
 
 from kstream import DStream, State, StateSpec
-from tests.streams import Stream, numbers
+from tests.streams import Stream, numbers, total
 
 pytestmark = pytest.mark.timeout(900)
 BATCHES = 45
 INTERVAL = 3
 """Batches from one checkpoint to the next."""
-
-
-def total(values: list[int], state: int | None) -> int:
-    return sum(values) + (state or 0)
 
 
 def count(_key: int, value: int | None, state: State) -> int:

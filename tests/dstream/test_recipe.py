@@ -21,8 +21,8 @@ from kstream.dstream.recipe import Recorder, Replay, parameters_on_workers
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
 from tests.harness import LogInput
+from tests.offered import OFFERED
 from tests.streams import NumbersInput, numbers, numbers_connector
-from tests.test_signatures import OFFERED
 
 PLAIN = DStream.reduceByKeyAndWindow
 CALLS: dict[str, Callable[[DStream, DStream, Any], DStream | None]] = {

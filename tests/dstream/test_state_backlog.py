@@ -12,9 +12,8 @@ from pyspark import SparkContext
 
 from kstream import DStream
 from kstream.batch_time import Time
-from tests.dstream.test_rdd_checkpoints import total
 from tests.harness import INTERVAL, START
-from tests.streams import Stream, numbers
+from tests.streams import Stream, numbers, total
 
 pytestmark = pytest.mark.timeout(600)
 BATCHES, BEHIND = 44, 6

@@ -18,7 +18,7 @@ from kstream.files import TextLines, WatchedDirectory
 from kstream.files.file_systems import FsspecFiles, ObjectFiles, file_system
 from kstream.storage.object_store import object_client
 from kstream.testing import ManualClock
-from tests.files.test_reading import partitions
+from tests.files.partitions import partitions
 from tests.harness import INTERVAL, World
 from tests.inputs import FileDriver
 

@@ -7,7 +7,7 @@ import gzip
 import os
 import uuid
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,7 @@ from pyspark.cloudpickle import dumps, loads
 from kstream.errors import FileLostError, RecordLengthError, UnreadableFileError
 from kstream.files import FileFormat, FileStatus, FixedRecords, TextLines, WatchedDirectory, WholeFile
 from kstream.files.formats import Split, cut
-
-
-def partitions(count: int, make: Callable[[int], Iterable[Any]]) -> list[list[Any]]:
-    """In place of an RDD: what each task gives, the task having been pickled."""
-    task = loads(dumps(make))
-    return [list(task(index)) for index in range(count)]
+from tests.files.partitions import partitions
 
 
 def read(directory: Path, format: FileFormat, split_bytes: int = 1 << 20) -> list[list[Any]]:

@@ -11,7 +11,7 @@ from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.loop.threads import ThreadRuntime
 from kstream.receiver.received_block_tracker import REMEMBERED_MS, ReceivedBlockInfo
-from tests.receiver.test_received_block_tracker import STREAM, Driver, breaks
+from tests.receiver.tracked_blocks import STREAM, Driver, breaks
 
 
 def with_a_block_worked_off() -> Driver:

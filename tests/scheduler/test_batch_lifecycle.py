@@ -17,7 +17,7 @@ from kstream.errors import IllegalStateError
 from kstream.scheduler.batch_lifecycle import BatchLifecycle, Try
 from kstream.scheduler.batch_steps import TABLE, End, Execution, Retry, Standing, Step
 from kstream.scheduler.retry_policy import LONGEST_MS, RetryPolicy
-from tests.context.test_waiter import NotedCondition
+from tests.clocks import NotedCondition
 
 T = Time(1000)
 

@@ -13,8 +13,7 @@ from kstream.checkpoint.offline import move_streams
 from kstream.errors import IntervalChangedError, StorageError
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost, FakeStateDStream
-from tests.harness import INTERVAL, START, Build, Driver, World, started, wait_for_timers
-from tests.scheduler.test_restart import at, failing
+from tests.harness import INTERVAL, START, Build, Driver, World, at, failing, started, wait_for_timers
 from tests.stores import FaultyStore
 
 OLD, NEW = INTERVAL, 3 * INTERVAL

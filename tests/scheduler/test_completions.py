@@ -17,27 +17,12 @@ from kstream.checkpoint.history import read_ledger
 from kstream.dstream import ForEachDStream
 from kstream.errors import StorageError
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World, started
-from tests.scheduler.test_crashes import Kill, Story, check, nth
-from tests.scheduler.test_states import HISTORY, named, times_of_files, with_state
-from tests.stores import CountingStore, FaultyStore
+from tests.harness import INTERVAL, START, Driver, LogInput, faulty_world, started
+from tests.scheduler.states import HISTORY, named, times_of_files, with_state
+from tests.scheduler.stories import Kill, Story, check, nth
+from tests.stores import CountingStore, no_completions, works
 
 FIRST, SECOND, THIRD = (START + n * INTERVAL for n in (1, 2, 3))
-
-
-def faulty_world() -> tuple[World, FaultyStore]:
-    world = World()
-    faulty = FaultyStore(world.store)
-    return World(faulty, world.clock), faulty
-
-
-def no_completions(verb: str, name: str) -> str | None:
-    """The fault of a disk on which plans still find room."""
-    return "before" if verb == "create" and name.startswith("done/") else None
-
-
-def works(_verb: str, _name: str) -> None:
-    return None
 
 
 def refused(driver: Driver, count: int, produced: int = 1) -> None:

@@ -16,8 +16,7 @@ from kstream.scheduler.batch_lifecycle import BatchLifecycle
 from tests.harness import INTERVAL, START, Driver, World, started
 from tests.inputs import FileDriver
 from tests.receiver_driver import ReceiverDriver
-from tests.scheduler.test_plan_failures import LateStore
-from tests.stores import CountingStore
+from tests.stores import CountingStore, LateStore
 
 Calls = list[tuple[str, str, int]]
 MakeDriver = Callable[[World, Path], Driver]

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Duration, Seconds, Time
-from kstream.clock import StopFlag
 from kstream.scheduler.missed_batches import MOST, OVERDUE, batches_during_downtime, overdue
-from kstream.testing import ManualClock
+from tests.clocks import JumpingClock
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World, started
-from tests.scheduler.test_restart import at
-from tests.scheduler.test_states import HISTORY, with_state
+from tests.harness import INTERVAL, Driver, LogInput, World, at, started
+from tests.scheduler.states import HISTORY, with_state
 
 SECOND = Duration(1000)
 
@@ -70,33 +68,6 @@ def test_a_downtime_of_exactly_the_most_is_made_whole() -> None:
 
 
 # -- overdue ticks
-
-
-class JumpingClock:
-    """A clock of a machine: nobody who asks for the time knows that a test moves it."""
-
-    def __init__(self) -> None:
-        self._clock = ManualClock(START)
-        self.jumped = 0
-
-    def time_ms(self) -> int:
-        return self._clock.time_ms()
-
-    def monotonic_ms(self) -> int:
-        return self._clock.time_ms() - self.jumped
-
-    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
-        return self._clock.wait(milliseconds, stop)
-
-    def wait_for_waiters(self, *args: Any) -> None:
-        self._clock.wait_for_waiters(*args)
-
-    def advance(self, milliseconds: int) -> None:
-        self._clock.advance(milliseconds)
-
-    def jump(self, milliseconds: int) -> None:
-        self.jumped += milliseconds
-        self._clock.advance(milliseconds)
 
 
 def test_few_overdue_ticks_are_none_and_many_are_all_up_to_now() -> None:

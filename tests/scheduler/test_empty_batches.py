@@ -20,10 +20,9 @@ from kstream.files.file_systems import FileStatus
 from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.scheduler.empty_batches import streams_of_every_batch
 from kstream.storage import MemoryFileStore
+from tests.clocks import JumpingClock
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Build, Driver, LogInput, World, started
-from tests.scheduler.test_downtime import JumpingClock
-from tests.scheduler.test_restart import at
+from tests.harness import INTERVAL, START, Build, Driver, LogInput, World, at, started
 from tests.stores import CountingStore
 
 SKIP = {"spark.streaming.kstream.skipEmptyBatches": "true"}

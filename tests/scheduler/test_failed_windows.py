@@ -8,9 +8,8 @@ from typing import Any
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from tests.fakes import FakeHost
-from tests.harness import PATIENCE, Driver, World
-from tests.scheduler.test_restart import at
-from tests.scheduler.test_states import HISTORY, with_state
+from tests.harness import PATIENCE, Driver, World, at
+from tests.scheduler.states import HISTORY, with_state
 from tests.skipping import PoisonError, SkippingInput, left_out, poisoned, skip, written
 
 WIDTH = 3

@@ -18,8 +18,8 @@ from kstream.scheduler.completions import OUTCOME_TRIES
 from kstream.scheduler.job_generator import RetryDue, run_each
 from tests.fakes import INTERVAL, FakeHost
 from tests.harness import START, Driver, LogInput, World, started
-from tests.scheduler.test_retries import MINUTE, POLICY, RETRIES, passes, succeeded
-from tests.scheduler.test_states import with_state
+from tests.scheduler.retries import MINUTE, POLICY, RETRIES, passes, succeeded
+from tests.scheduler.states import with_state
 from tests.stores import full_disk
 
 FIRST, SECOND, THIRD = (START + n * INTERVAL for n in (1, 2, 3))

@@ -12,9 +12,8 @@ import pytest
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.errors import KStreamError
-from tests.harness import INTERVAL, PATIENCE, Driver, World, started
-from tests.scheduler.test_restart import at
-from tests.scheduler.test_states import HISTORY, with_state
+from tests.harness import INTERVAL, PATIENCE, Driver, World, at, started
+from tests.scheduler.states import HISTORY, with_state
 from tests.stores import FaultyStore
 
 JOBS = "spark.streaming.concurrentJobs"

@@ -10,7 +10,7 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import read_log
 from kstream.scheduler.missed_batches import GRACE_MS, MissedBatches
 from tests.harness import INTERVAL, START, World
-from tests.scheduler.test_retries import MINUTE, POLICY, RETRIES, NoCompletion, Sink, SinkAwayError, passes, running, succeeded
+from tests.scheduler.retries import MINUTE, POLICY, RETRIES, NoCompletion, Sink, SinkAwayError, passes, running, succeeded
 
 FIRST = START + INTERVAL
 FAILING = {Time(1000)}

@@ -20,8 +20,7 @@ from kstream.offsets.offset_range import LostRange, OffsetRange
 from kstream.scheduler import batch_planner, missed_batches
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World, started
-from tests.scheduler.test_restart import at, failing
+from tests.harness import INTERVAL, START, Driver, LogInput, World, at, failing, started
 from tests.simulator import NO_FAULTS, NumberSource, Scenario
 from tests.simulator.kafka import KafkaSource
 from tests.simulator.schedule import Schedule

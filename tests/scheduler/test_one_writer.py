@@ -12,28 +12,9 @@ from kstream.batch import Batch, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.errors import FencedError, IntervalChangedError
-from tests.harness import INTERVAL, START, Driver, World, started
+from tests.harness import INTERVAL, START, Driver, Stopper, World, started
 
 FIRST, SECOND, THIRD = (START + n * INTERVAL for n in (1, 2, 3))
-
-
-class Stopper:
-    """Stops the thread that reaches a crash point the nth time (SIGSTOP), until `go_on`."""
-
-    def __init__(self, point: str, nth: int = 1) -> None:
-        self.reached, self._gate = threading.Event(), threading.Event()
-        self._left, self._point = nth, point
-        crash_point.install(self._hook)
-
-    def _hook(self, name: str) -> None:
-        if name == self._point and not self.reached.is_set():
-            self._left -= 1
-            if self._left == 0:
-                self.reached.set()
-                assert self._gate.wait(30)
-
-    def go_on(self) -> None:
-        self._gate.set()
 
 
 @pytest.mark.parametrize("point", [crash_point.BEFORE_PLAN, crash_point.PLAN_DURABLE])

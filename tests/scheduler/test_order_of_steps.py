@@ -13,10 +13,9 @@ from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.dstream import TransformedDStream
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, PATIENCE, START, Driver, Killed, World, started
+from tests.harness import INTERVAL, PATIENCE, START, Driver, Killed, Stopper, World, started
 from tests.receiver_driver import ReceiverDriver, together
-from tests.scheduler.test_one_writer import Stopper
-from tests.scheduler.test_states import HISTORY, times_of_files, with_state
+from tests.scheduler.states import HISTORY, times_of_files, with_state
 from tests.stores import SteppingStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -17,9 +17,9 @@ from kstream.dstream.node import DStreamNode
 from kstream.errors import ConfigurationError, OutputVanishedError, StorageError
 from kstream.output import Output, OutputBatch, Writer
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World
-from tests.scheduler.test_completions import faulty_world, no_completions, works
-from tests.scheduler.test_retries import fails, passes
+from tests.harness import INTERVAL, START, Driver, LogInput, World, faulty_world
+from tests.scheduler.retries import fails, passes
+from tests.stores import no_completions, works
 
 FIRST, SECOND = START + INTERVAL, START + 2 * INTERVAL
 RETRIES = "spark.streaming.kstream.batch.retries"

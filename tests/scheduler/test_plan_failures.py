@@ -9,17 +9,10 @@ from kstream.checkpoint import names, read_log
 from kstream.dstream import TransformedDStream
 from kstream.errors import PlanFailedError, StorageError
 from kstream.scheduler import missed_batches
-from kstream.storage import MemoryFileStore
-from tests.harness import INTERVAL, START, Driver, World, started
-from tests.stores import FaultyStore, WrappedStore
+from tests.harness import INTERVAL, START, Driver, World, faulty_world, started
+from tests.stores import LateStore
 
 FIRST, SECOND, THIRD = (START + n * INTERVAL for n in (1, 2, 3))
-
-
-def faulty_world() -> tuple[World, FaultyStore]:
-    world = World()
-    faulty = FaultyStore(world.store)
-    return World(faulty, world.clock), faulty
 
 
 def once(verb: str, prefix: str, fault: str) -> object:
@@ -82,31 +75,6 @@ def test_while_the_fate_of_a_plan_is_unknown_nothing_else_is_planned() -> None:
     time = driver.tick(1)
     assert world.records_by_time() == {time: (0, 1, 2, 3, 4)}
     finish(world, driver)
-
-
-class LateStore(WrappedStore):
-    """Loses a plan on its way and remembers it: `arrive` delivers it late, as a proxy that retries would."""
-
-    def __init__(self, inner: MemoryFileStore) -> None:
-        super().__init__(inner)
-        self.down = False
-        self.on_its_way: list[tuple[str, bytes]] = []
-
-    def create(self, name: str, data: bytes, *, private: bool = False) -> None:
-        if self.down:
-            self.on_its_way.append((name, data))
-            raise StorageError("timed out", path=name)
-        super().create(name, data, private=private)
-
-    def arrive(self) -> list[str]:
-        outcome = []
-        for name, data in self.on_its_way:
-            try:
-                self.inner.create(name, data)
-                outcome.append("stored")
-            except StorageError:
-                outcome.append("refused")
-        return outcome
 
 
 @pytest.mark.parametrize("moment", ["before the next plan", "after the next plan", "long after"])

@@ -12,9 +12,8 @@ from kstream.batch_time import Duration, Time
 from kstream.errors import KStreamError, PlanFailedError, StorageError, TransientError
 from kstream.scheduler.planning_outage import REMINDER_MS, PlanningOutage
 from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
-from tests.harness import INTERVAL, START, Driver, World, started
-from tests.scheduler.test_downtime import JumpingClock
-from tests.scheduler.test_plan_failures import faulty_world
+from tests.clocks import JumpingClock
+from tests.harness import INTERVAL, START, Driver, World, faulty_world, started
 
 T = Time(1000)
 

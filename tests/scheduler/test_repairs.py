@@ -17,10 +17,9 @@ from kstream.scheduler.job_scheduler import MOST_REPAIRS
 from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 from kstream.scheduler.state_checkpointer import is_lost_state, state_lost
 from tests.fakes import FakeHost, FakeStateDStream
-from tests.harness import INTERVAL, PATIENCE, Driver, World
-from tests.scheduler.test_restart import at
-from tests.scheduler.test_retries import Away, passes
-from tests.scheduler.test_states import HISTORY, with_state
+from tests.harness import INTERVAL, PATIENCE, Driver, World, at
+from tests.scheduler.retries import Away, passes
+from tests.scheduler.states import HISTORY, with_state
 from tests.stores import FaultyStore
 
 SPARK = (

@@ -19,26 +19,10 @@ from kstream.errors import CorruptRecordError, NotRecoverableError, PlanFailedEr
 from kstream.storage import LocalFileStore
 from kstream.testing import ManualClock
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World, started
+from tests.harness import INTERVAL, START, Driver, LogInput, World, at, failing, started
 from tests.stores import FaultyStore, WrappedStore
 
 HOUR = 3_600_000
-
-
-def at(n: int) -> int:
-    return START + n * INTERVAL
-
-
-def failing(world: World, *times: int, **options: object) -> Driver:
-    """A driver whose jobs of those batch times raise."""
-    driver = Driver(world, **options)
-
-    def job(time: int) -> None:
-        if time in times:
-            raise ValueError("boom")
-
-    driver.before_job = job
-    return driver.start()
 
 
 def test_a_pending_batch_runs_again_with_identical_data_although_more_has_come() -> None:

@@ -14,63 +14,25 @@ from kstream.errors import FencedError, StorageError
 from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World, wait_for_timers
-from tests.scheduler.test_states import with_state
-from tests.stores import CountingStore, WrappedStore, full_disk
+from tests.scheduler.retries import (
+    MINUTE,
+    POLICY,
+    RETRIES,
+    Away,
+    NoCompletion,
+    Sink,
+    SinkAwayError,
+    fails,
+    made,
+    passes,
+    running,
+    succeeded,
+)
+from tests.scheduler.states import with_state
+from tests.stores import CountingStore
 
-RETRIES = "spark.streaming.kstream.batch.retries"
-POLICY = "spark.streaming.kstream.failedBatch"
 MAX_HELD = "spark.streaming.kstream.maxHeldBatches"
 FIRST, SECOND, THIRD, FOURTH = (START + n * INTERVAL for n in (1, 2, 3, 4))
-MINUTE = 60_000
-
-
-class SinkAwayError(Exception):
-    """The sink of the tests is away."""
-
-
-class Sink:
-    """A sink that refuses batches while they are in `away`, or all while `down`."""
-
-    def __init__(self) -> None:
-        self.away: set[int] = set()
-        self.down = False
-
-    def write(self, time: int) -> None:
-        if self.down or time in self.away:
-            raise SinkAwayError(f"refused {time}")
-
-
-def made(world: World, sink: Sink, conf: dict[str, str], **options: Any) -> Driver:
-    driver = Driver(world, conf, **options)
-    driver.before_job = sink.write
-    return driver
-
-
-def running(world: World, sink: Sink, conf: dict[str, str], **options: Any) -> Driver:
-    return made(world, sink, conf, **options).start()
-
-
-def fails(driver: Driver, produced: int = 1) -> int:
-    """One tick whose batch fails with retries left: the driver waits for its next try."""
-    time = driver.tick_only(produced)
-    driver.world.wait(lambda: Time(time) in driver.engine.lifecycle.open() - driver.engine.lifecycle.in_line())
-    driver.settle()
-    return time
-
-
-def passes(driver: Driver, milliseconds: int) -> None:
-    """Time passes, in steps that each thread sees, and what is due runs."""
-    driver.settle()
-    end = driver.clock.time_ms() + milliseconds
-    while driver.clock.time_ms() < end:
-        wait_for_timers(driver.clock)
-        driver.clock.advance(min(INTERVAL, end - driver.clock.time_ms()))
-        driver.settle()
-
-
-def succeeded(world: World) -> list[int]:
-    """The batches that were written, in the order of the writes."""
-    return [a.time for a in world.attempts if a.finished]
 
 
 # -- retries
@@ -375,19 +337,6 @@ def test_a_batch_that_fails_while_the_only_kept_one_is_tried_is_left_to_the_rest
     world.assert_exact()
 
 
-class Away(WrappedStore):
-    """Answers no look for a newer driver while `down`; plans and completions are stored."""
-
-    down = False
-    looks = 0
-
-    def _call(self, verb: str, name: str, action: Any, size: int = 0) -> Any:
-        if self.down and verb == "exists":
-            self.looks += 1
-            raise StorageError("store away", path=name)
-        return action()
-
-
 def ends(driver: Driver, time: int) -> list[Any]:
     """The facts with which listeners heard of the ends of a batch."""
     return [e.info for e in driver.listener.named("onBatchCompleted") if e.info.batch_time.milliseconds == time]
@@ -501,18 +450,6 @@ def test_a_batch_that_was_never_submitted_has_its_records_when_a_retry_is(retrie
 
 
 # -- hold
-
-
-class NoCompletion(WrappedStore):
-    """Refuses the next `refuse` completions."""
-
-    refuse = 0
-
-    def _call(self, verb: str, name: str, action: Any, size: int = 0) -> Any:
-        if verb == "create" and name.startswith("done/") and self.refuse > 0:
-            self.refuse -= 1
-            raise full_disk(name)
-        return action()
 
 
 @pytest.mark.parametrize("most", ["2", "1000"])

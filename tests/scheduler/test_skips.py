@@ -16,7 +16,7 @@ from kstream.dstream import ForEachDStream
 from kstream.errors import CorruptRecordError
 from tests.fakes import FakeEnvironment, FakeHost
 from tests.harness import INTERVAL, START, Build, Driver, World
-from tests.scheduler.test_retries import MINUTE, fails, passes
+from tests.scheduler.retries import MINUTE, fails, passes
 from tests.skipping import PoisonError, SkippingInput, left_out, poisoned, skip, written
 from tests.stores import CountingStore
 

@@ -11,7 +11,7 @@ from kstream.batch_time import Duration
 from kstream.checkpoint.history import read_ledger
 from tests.fakes import FakeStateDStream
 from tests.harness import INTERVAL, START, Driver, World
-from tests.scheduler.test_retries import fails, passes
+from tests.scheduler.retries import fails, passes
 from tests.skipping import PoisonError, SkippingInput, left_out, skip
 
 RETRIES = {"spark.streaming.kstream.batch.retries": "5"}

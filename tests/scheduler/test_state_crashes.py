@@ -16,7 +16,7 @@ from kstream.batch_time import Duration, Time
 from kstream.checkpoint import read_log
 from tests.fakes import FakeHost, FakeStateDStream
 from tests.harness import INTERVAL, Driver, World
-from tests.scheduler.test_crashes import Kill, Story, nth
+from tests.scheduler.stories import Kill, Story, nth
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

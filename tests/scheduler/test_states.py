@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,14 @@ import pytest
 
 from kstream import crash_point
 from kstream.batch import BatchOutcome, KeyHash, StateCheckpoint
-from kstream.batch_time import Duration, Time
-from kstream.checkpoint import PlanLog, read_log
-from kstream.checkpoint.state_log import stored_states
+from kstream.batch_time import Time
+from kstream.checkpoint import PlanLog
 from kstream.errors import ConfigurationError, CorruptRecordError, StorageError
 from kstream.storage import LocalFileStore
-from tests.fakes import FakeHost, FakeStateDStream, FakeStateFiles
+from tests.fakes import FakeStateDStream, FakeStateFiles
 from tests.harness import INTERVAL, START, Driver, World
+from tests.scheduler.states import HISTORY, named, times_of_files, with_state
 from tests.stores import CountingStore, FaultyStore
-
-HISTORY = {"spark.streaming.kstream.history": "0"}
-
 
 ABORTED = "SparkException: Job aborted due to stage failure: ResultStage 7 has failed the maximum allowable number of times: 4."
 OF_SPARK = f"""An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -35,20 +31,6 @@ class Py4JJavaError(Exception):
     """Named as py4j's, with the text of a job that lost its executors."""
 
 
-def with_state(*every: int) -> Callable[[FakeHost, Driver], None]:
-    """A graph of one state a number, each written so often."""
-
-    def build(_host: FakeHost, driver: Driver) -> None:
-        for batches in every:
-            state = FakeStateDStream(driver.input, Duration(INTERVAL))
-            state.set_checkpoint_interval(Duration(INTERVAL * batches))
-            driver.output(state)
-        if not every:
-            driver.output(driver.input)
-
-    return build
-
-
 def life(world: World, ticks: int, *every: int, **options: Any) -> Driver:
     """A driver that lives for so many batches of one record, and stops."""
     driver = Driver(world, HISTORY, build=with_state(*every), **options).start()
@@ -56,17 +38,6 @@ def life(world: World, ticks: int, *every: int, **options: Any) -> Driver:
         driver.tick(1)
     driver.stop()
     return driver
-
-
-def named(world: World) -> dict[int, dict[str, int]]:
-    """Which states the completion records name: batch → stream → batch of the state."""
-    contents = read_log(world.store)
-    found = {t: stored_states(world.store, t, contents.plans[t].epoch) for t in sorted(contents.done)}
-    return {t.milliseconds: {s: c.time.milliseconds for s, c in states.items()} for t, states in found.items() if states}
-
-
-def times_of_files(world: World) -> set[int]:
-    return {int(name.split("-")[0]) for name in world.store.list("state")}
 
 
 def shape(calls: list[tuple[str, str, int]]) -> list[tuple[str, str]]:

@@ -18,10 +18,9 @@ from kstream.dstream import FileInputDStream, InputDStream, ReceiverInputDStream
 from kstream.dstream.stored_stream import StoredStream
 from kstream.testing import ManualClock
 from tests.fakes import FakeHost
-from tests.harness import INTERVAL, START, Driver, LogInput, World
+from tests.harness import INTERVAL, START, Driver, LogInput, World, at
 from tests.inputs import file_stream, write
 from tests.receiver_driver import ReceiverDriver
-from tests.scheduler.test_restart import at
 from tests.stores import SteppingStore
 
 Decoded = list[tuple[int, str]]

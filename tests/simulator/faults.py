@@ -45,3 +45,7 @@ class Faults:
 
 
 NO_FAULTS = Faults()
+
+
+TAKEOVERS = Faults(write=0.1, read=0.05, crash=1.0, freeze=6.0, second=6.0, jump=0.3, calm=4.0)
+"""Up to three drivers at once, standing still in the middle of things."""

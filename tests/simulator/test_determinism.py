@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.simulator import NumberSource, Scenario, run_schedule
+from tests.simulator.faults import TAKEOVERS
 from tests.simulator.kafka import KafkaSource
 from tests.simulator.states import StatesSource
 from tests.simulator.telling import printed_in_a_process_of
-from tests.simulator.test_schedules import TAKEOVERS
 
 CODE = """
 import hashlib

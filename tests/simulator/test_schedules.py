@@ -10,11 +10,9 @@ import re
 import pytest
 
 from tests.simulator import NO_FAULTS, Faults, NumberSource, Scenario, run_schedule, simulate
+from tests.simulator.faults import TAKEOVERS
 from tests.simulator.kafka import KafkaSource
 from tests.simulator.states import StatesSource
-
-TAKEOVERS = Faults(write=0.1, read=0.05, crash=1.0, freeze=6.0, second=6.0, jump=0.3, calm=4.0)
-"""Up to three drivers at once, standing still in the middle of things."""
 
 
 @pytest.mark.timeout(1200)

@@ -7,23 +7,10 @@ import threading
 
 import pytest
 
-from kstream.clock import StopFlag
 from kstream.http_server import is_allowed_host, is_loopback
 from kstream.testing import ManualClock
 from kstream.ui.access import TokenAnswer, TokenCheck, delay_ms
-
-
-class SteppedClock(ManualClock):
-    """A wait moves it, and is noted."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.waits: list[int] = []
-
-    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
-        self.waits.append(milliseconds)
-        self.set_time(self.time_ms() + milliseconds)
-        return stop.is_set()
+from tests.clocks import SteppedClock
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.direct.memory_log import A, B, MemoryLog, MemoryStream
 from tests.fakes import FakeHost
 from tests.harness import INTERVAL, START, Driver, World
 from tests.receiver_driver import ReceiverDriver
-from tests.scheduler.test_states import with_state
+from tests.scheduler.states import with_state
 from tests.stores import CountingStore
 from tests.ui.looked_at import LookedAt
 

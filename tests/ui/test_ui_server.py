@@ -18,8 +18,8 @@ from kstream.ui import access
 from kstream.ui.access import delay_ms
 from kstream.ui.settings import UI_TOKEN
 from kstream.ui.ui_server import HEADERS, UiServer
+from tests.clocks import SteppedClock
 from tests.ui.asked import FakeSource, Reply, ask
-from tests.ui.test_access import SteppedClock
 
 STREAMING = "/api/v1/applications/local-1/streaming/"
 Serve = Callable[..., UiServer]

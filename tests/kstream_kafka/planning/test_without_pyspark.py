@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+
+from tests.kstream_kafka.planning.planned_alone import planned_alone
 
 ROOT = Path(__file__).resolve().parents[3]
 REFUSING = """
@@ -26,15 +27,6 @@ def run_without_pyspark(module: str) -> subprocess.CompletedProcess[str]:
     path = [str(ROOT), str(ROOT / "connectors")]
     code = f"import sys; sys.path[:0] = {path!r}\n{REFUSING}"
     return subprocess.run([sys.executable, "-c", code, module], capture_output=True, text=True, cwd=ROOT)
-
-
-def planned_alone() -> dict[str, Any]:
-    """What `planner_alone` prints, wherever it runs."""
-    return {
-        "planned": [[["t", 0, 0, 3]], [["t", 0, 3, 5], ["t", 1, 0, 2]]],
-        "downtime": [[1000, 2000, 3000], ["t", 0, 5, 6], ["t", 0, 6, 7], ["t", 0, 7, 8]],
-        "loaded": [],
-    }
 
 
 def test_a_planner_plans_is_restored_and_survives_a_downtime_without_pyspark() -> None:
