@@ -177,13 +177,7 @@ def read_log(store: FileStore, newest: int | None = None, known: Mapping[PlanKey
 
 
 def _read_skipped(store: FileStore, plans: Mapping[Time, BatchPlan], done: Collection[PlanKey]) -> dict[Time, list[SkippedRecord]]:
-    """Return the records that the batches of these plans leave out. The requests are listed after `done`: a completion has known them.
-
-    Args:
-        store: the checkpoint.
-        plans: the current plans.
-        done: the plans with a completion.
-    """
+    """Return the records that the batches of these plans leave out. The requests are listed after `done`: a completion has known them."""
     found: dict[Time, list[SkippedRecord]] = {}
     for request in read_requests(store, lambda time, epoch: time in plans and plans[time].epoch == epoch):
         found.setdefault(request.time, []).append(request.record)

@@ -66,11 +66,6 @@ def stored_states(store: FileStore, time: Time, plan_epoch: int) -> dict[str, St
 def states_in(store: FileStore, name: str, time: Time) -> dict[str, StateCheckpoint]:
     """Read the states that a completion or the record of a failure names; empty without that record. Blocks: one read.
 
-    Args:
-        store: the checkpoint.
-        name: the name of the record.
-        time: the batch.
-
     Raises:
         CorruptRecordError: the record is damaged.
         StorageError: the store failed, or only another user may read the record.

@@ -256,10 +256,6 @@ def _has_lost_its_jvm(error: BaseException) -> bool:
 def forget(path: str, time_ms: int) -> None:
     """Set the plans of a batch aside, or record that its plan is missing. Logs the change.
 
-    Args:
-        path: the checkpoint.
-        time_ms: the batch time.
-
     Raises:
         ConfigurationError: there is no plan of that time, and it does not lie between two plans.
     """

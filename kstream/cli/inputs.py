@@ -216,10 +216,6 @@ class Connections:
 
         Reads the store and the file at the first call for each connector. A record that cannot be read counts as not stored.
 
-        Args:
-            stream: the number of the stream.
-            connector: the tools of its connector.
-
         Raises:
             ConfigurationError: an option or the file of parameters cannot be read; or the checkpoint stores no parameters, and the command
                 line names no broker.

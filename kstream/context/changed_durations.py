@@ -99,10 +99,6 @@ def may_have_changed(graph: DStreamGraph, store: FileStore) -> bool:
 
     Blocks on the store, if the graph has windows with an inverse: two listings and the completions of the newest totals.
 
-    Args:
-        graph: the streams of this start.
-        store: the checkpoint.
-
     Raises:
         CorruptRecordError: a completion is damaged.
         StorageError: the store failed.

@@ -46,11 +46,6 @@ class ReadReportAccumulator:
     """
 
     def __init__(self, sc: SparkContext) -> None:
-        """Create the accumulator.
-
-        Args:
-            sc: the SparkContext.
-        """
         self.param = ReadReportParam()
         self.accumulator: Accumulator[dict[int, ReportData]] = sc.accumulator({}, self.param)  # pyright: ignore[reportArgumentType]
         """Spark's accumulator, to which tasks add their reports. It is pickled into the tasks by its number."""
@@ -76,11 +71,7 @@ class ReadReportAccumulator:
 
     @contextmanager
     def taken(self, time_ms: int) -> Generator[ReportData]:
-        """Take the report of a batch for the body. If the body raises, the report is as before: it is asked for again. Any thread.
-
-        Args:
-            time_ms: the batch time, in ms.
-        """
+        """Take the report of a batch for the body. If the body raises, the report is as before: it is asked for again. Any thread."""
         found = self.take(time_ms)
         try:
             yield found
@@ -90,11 +81,7 @@ class ReadReportAccumulator:
             raise
 
     def errors(self, time_ms: int) -> ReportData:
-        """Return the report of a batch so far; what it says about undelivered dead letters is removed. Any thread.
-
-        Args:
-            time_ms: the batch time, in ms.
-        """
+        """Return the report of a batch so far; what it says about undelivered dead letters is removed. Any thread."""
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
             found = known.get(time_ms, {})

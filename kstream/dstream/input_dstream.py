@@ -292,11 +292,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Note that a batch has ended. Called by the JobGenerator's thread; must not block.
-
-        Args:
-            unfinished: the batches that are still unfinished.
-        """
+        """Note that a batch has ended. Called by the JobGenerator's thread; must not block."""
 
     @property
     def exhausted(self) -> bool:

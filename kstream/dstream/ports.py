@@ -94,12 +94,7 @@ class StreamGraph(Protocol):
         ...
 
     def required(self, time: Time, remember: Duration) -> RequiredBatches:
-        """Return the batches whose RDDs and plans a stream keeps when those up to `time` have ended.
-
-        Args:
-            time: the time.
-            remember: the remember duration of the stream.
-        """
+        """Return the batches whose RDDs and plans a stream keeps when those up to `time` have ended."""
         ...
 
     @property

@@ -427,11 +427,7 @@ class StatefulDStream(DStreamNode):
             self._lineage.forget(younger)
 
     def _continue_from_written(self, time: Time) -> None:
-        """Let a new batch continue from the written state, unless a newer one is made already. Call this under the lock.
-
-        Args:
-            time: the batch.
-        """
+        """Let a new batch continue from the written state, unless a newer one is made already. Call this under the lock."""
         written, newest = self._written, max(self._generated, default=None)
         if written is None or written.read is None or written.time != newest or time <= written.time:
             return

@@ -46,12 +46,7 @@ class StoreFigures:
 
 
 class MeasuredStore:
-    """Passes each call to another store, and notes its time. Thread-safe; blocks and raises as the other store.
-
-    Args:
-        store: the other store.
-        figures: gets the times.
-    """
+    """Passes each call to another store, and notes its time. Thread-safe; blocks and raises as the other store."""
 
     def __init__(self, store: FileStore, figures: StoreFigures) -> None:
         self._store = store

@@ -99,9 +99,6 @@ class JobHistory(StreamingListener):
 
     For each batch it keeps references and adds numbers: its work grows with the number of inputs and outputs, not of partitions or of
     earlier batches.
-
-    Args:
-        clock: the clock of the context.
     """
 
     def __init__(self, clock: Clock) -> None:

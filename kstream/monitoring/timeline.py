@@ -62,9 +62,6 @@ class Timeline:
     """The buckets of the last hour before the newest batch. Not thread-safe.
 
     A batch is in the bucket of its batch time, also if it ends much later: so each moment of the input is shown once.
-
-    Args:
-        interval_ms: the batch interval.
     """
 
     def __init__(self, interval_ms: int) -> None:

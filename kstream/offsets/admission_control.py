@@ -183,13 +183,7 @@ class AdmissionControl:
             self._limit = time, limit
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Offsets) -> None:
-        """Note the durable plan of a batch of `admit`.
-
-        Args:
-            time: the batch.
-            ranges: its ranges.
-            ends: the ends of the logs at its planning.
-        """
+        """Note the durable plan of a batch of `admit`."""
         ranges = list(ranges)
         if any(r.count() for r in ranges):
             self._has_taken, self._waiting_since = True, None

@@ -135,13 +135,7 @@ class CatchUp:
             return self._behind and not self._is_measured and any(batch in open_batches for batch in self._unfinished)
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Mapping[Partition, int]) -> None:
-        """Note the durable plan of a batch.
-
-        Args:
-            time: the batch.
-            ranges: its ranges.
-            ends: the ends of the logs at its planning.
-        """
+        """Note the durable plan of a batch."""
         taken = left = 0
         for r in ranges:
             taken += r.count()
@@ -180,12 +174,7 @@ class CatchUp:
         logger.info(text, name, left, a_second, most, left / most * seconds)
 
     def restored(self, info: EndedBatch, stream_id: int) -> None:
-        """Note the speed of a batch of an earlier driver, before the first plan.
-
-        Args:
-            info: the batch.
-            stream_id: the id of the stream.
-        """
+        """Note the speed of a batch of an earlier driver, before the first plan."""
         cost = _cost_of(info, stream_id)
         if cost is not None:
             with self._lock:

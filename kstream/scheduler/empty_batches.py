@@ -25,9 +25,6 @@ class EmptyBatches:
     data left. So the missed batches after it are left out, except those for which an input has data of their own, and the last one.
 
     Threads: as BatchPlanner and BatchSubmitter.
-
-    Args:
-        enabled: the setting.
     """
 
     def __init__(self, enabled: bool) -> None:

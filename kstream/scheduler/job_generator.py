@@ -177,9 +177,6 @@ class JobGenerator:
         The first batch is at `zero_time` + interval. But an earlier driver may have stored the zero time and died before its first plan.
         Then the first batch is the next time after now that is a whole number of intervals after `zero_time`.
 
-        Args:
-            zero_time: the zero time of the stream.
-
         Raises:
             StorageError: the starting point could not be stored.
             Exception: an input could not start.

@@ -55,10 +55,6 @@ class Restart:
         services: InputServices,
         max_batch_failures: int,
     ) -> None:
-        """
-        Args:
-            parts, planner, submitter, due, scheduler, services, max_batch_failures: those of the JobGenerator.
-        """
         self._parts = parts
         self._planner = planner
         self._submitter = submitter

@@ -104,9 +104,6 @@ class StateCheckpointer:
     def compute(self, time: Time) -> Exception | None:
         """Compute the states of a batch whose output failed. Called in a job thread; blocks on a Spark job.
 
-        Args:
-            time: the batch.
-
         Returns:
             The error with which a state could not be computed; None if all were.
         """
@@ -350,9 +347,6 @@ class StoredStateCheckpointer(StateCheckpointer):
         """Write the states that are due, after all jobs of a batch have ended. Called in a job thread; blocks on a Spark job.
 
         An error is not raised, so it does not fail the batch. It is logged once, and the next batch tries again.
-
-        Args:
-            time: the batch.
 
         Returns:
             The states that the batch's record is to name.

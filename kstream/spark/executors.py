@@ -144,10 +144,6 @@ def executor_cores(sc: SparkContext) -> list[int]:
 def task_attempts(sc: SparkContext, stage: int) -> list[Any]:
     """Return the first tasks of a stage's first attempt from Spark's status store, which may be seconds behind. Asks the JVM.
 
-    Args:
-        sc: The SparkContext.
-        stage: The id of the stage.
-
     Returns:
         Objects of the JVM: TaskData of Spark's API.
     """

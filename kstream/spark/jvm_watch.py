@@ -139,11 +139,7 @@ def patience_after(error: BaseException) -> float:
 
 
 def jvm_has_ended(error: BaseException) -> bool:
-    """Return whether this process has started a JVM for Spark, and the JVM has ended. False under spark-submit, whose JVM is our parent.
-
-    Args:
-        error: the error that has ended the driver.
-    """
+    """Return whether this process has started a JVM for Spark, and the JVM has ended. False under spark-submit, whose JVM is our parent."""
     process: Any = getattr(SparkContext._gateway, "proc", None)  # pyright: ignore[reportPrivateUsage]
     if process is None:
         return False

@@ -20,9 +20,6 @@ class SparkUi:
     Attributes:
         application: Spark's id of the application.
         url: the address of its UI; None without one.
-
-    Args:
-        sc: the SparkContext.
     """
 
     def __init__(self, sc: SparkContext) -> None:

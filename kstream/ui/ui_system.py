@@ -27,17 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class UiSystem:
-    """Started and stopped once, by the thread that starts and stops the context. `url` may be read by any thread.
-
-    Args:
-        settings: those of the context.
-        entries: all settings there are.
-        interval: the batch interval.
-        clock: the clock of the context.
-        bus: the listener bus of the context.
-        history: the history of the job.
-        version: of kstream.
-    """
+    """Started and stopped once, by the thread that starts and stops the context. `url` may be read by any thread."""
 
     def __init__(
         self,

@@ -60,9 +60,6 @@ class AdminRequests:
 
         If `KafkaError` ends the wait, the thread and its request are abandoned.
 
-        Args:
-            request: the blocking call.
-
         Returns:
             The result of the call.
 
@@ -84,9 +81,6 @@ class AdminRequests:
 
     def await_result(self, future: Any) -> Any:
         """Wait for a future. Blocks, and polls the client meanwhile.
-
-        Args:
-            future: the future of a request.
 
         Returns:
             The result of the future.

@@ -297,9 +297,6 @@ def diagnose(address: str, settings: Mapping[str, Any]) -> ConnectionDiagnosis |
 def host_and_port(address: str) -> tuple[str, int]:
     """Parse `host:port` or `[::1]:port`, with or without `PROTOCOL://`.
 
-    Args:
-        address: the address.
-
     Returns:
         Host and port. The port is 9092 if it is missing.
 

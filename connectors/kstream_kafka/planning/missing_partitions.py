@@ -38,10 +38,6 @@ class MissingPartitions:
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        """
-        Args:
-            monotonic_ms: a monotonic clock in ms.
-        """
         self._monotonic_ms = monotonic_ms
         self._missing: dict[Partition, int] = {}
         """partition → when an answer first lacked it, or when its topic was last asked for by name; in ms of the clock."""

@@ -151,9 +151,6 @@ class PartitionOffsets:
     def begin(self, client: DriverClient) -> None:
         """Resolve the starting offset of every partition, at a first start. Blocks on the brokers.
 
-        Args:
-            client: the driver's client.
-
         Raises:
             KafkaConfigError: an offset is given for a partition that does not exist or is not read, or a partition has no starting offset.
             UnknownTopicError: a named topic does not exist.
@@ -211,9 +208,6 @@ class PartitionOffsets:
         Changes that it finds become pending changes. If losses are tolerated, a log that ends before the next offset is a recorded loss,
         and the stream continues at the log's end. Otherwise the snapshot shows such a log, and `checked_ends` raises the error.
 
-        Args:
-            client: the driver's client.
-
         Returns:
             The next offsets with the pending changes, and the ends of the logs.
 
@@ -260,11 +254,7 @@ class PartitionOffsets:
         return LogEndSnapshot(current, latest, ahead, missing)
 
     def advance(self, plan: KafkaPlan) -> None:
-        """Move to the ends of a durable plan, and drop the pending changes that the plan contains. Sends no request.
-
-        Args:
-            plan: the plan.
-        """
+        """Move to the ends of a durable plan, and drop the pending changes that the plan contains. Sends no request."""
         self._next = plan.until_offsets
         self._epochs = plan.until_epochs
         self._ids = dict(plan.topic_ids)

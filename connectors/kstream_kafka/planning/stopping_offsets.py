@@ -96,11 +96,7 @@ class StoppingOffsets:
         self._ends = {p: max(ends[p], at) for p, at in partitions.items()}
 
     def limit(self, snapshot: LogEndSnapshot) -> LogEndSnapshot:
-        """Return the snapshot with each log end lowered to its stopping offset, if that is known. Pure.
-
-        Args:
-            snapshot: the snapshot.
-        """
+        """Return the snapshot with each log end lowered to its stopping offset, if that is known. Pure."""
         if self._ends is None:
             return snapshot
         ends = self._ends

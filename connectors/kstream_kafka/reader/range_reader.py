@@ -462,9 +462,6 @@ class RangeReadState:
         If the leader confirms the early end, the rest of the range is a loss. A new leader may show less than it has for a moment, and it
         does not answer the request then. Without an answer there is no loss: the range is assigned again at the current position, because
         the client reports an end only once.
-
-        Args:
-            end: the end of the partition, by the event.
         """
         until = self.wanted.untilOffset
         if end < until:

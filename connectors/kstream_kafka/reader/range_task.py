@@ -100,10 +100,6 @@ def stored_letters(name: str) -> StoredLetters:
 def decode_chunk(decode: Callable[[list[Any]], list[Any]], messages: list[Any]) -> list[Any]:
     """Return the elements of a chunk. If that fails, decode record by record, to find the record that fails: it is the current record then.
 
-    Args:
-        decode: decodes a chunk; see `Decoding.of_chunk`.
-        messages: the messages.
-
     Raises:
         Exception: the error of the user's decoder or handler for the first record that fails; that of the whole chunk if none fails alone.
     """

@@ -55,12 +55,7 @@ class TolerantDecoding:
         return make_one_by_one(self._lazily(decode, type(messages[0])), messages, self._failed)
 
     def _lazily(self, decode: Callable[[Chunk], list[Any]], kind: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        """Return the function from an iterator over messages to one over their elements.
-
-        Args:
-            decode: decodes a chunk.
-            kind: the class of the messages.
-        """
+        """Return the function from an iterator over messages to one over their elements."""
         decoder = self._decoding.value_decoder
         if self._decoding.message_handler is value_only and decoder is not None:
             return lambda rest: map(decoder, map(kind.value, rest))

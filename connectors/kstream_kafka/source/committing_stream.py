@@ -131,11 +131,7 @@ class CommittingInputDStream(DirectInputDStream[KafkaPlan]):
         return found
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread.
-
-        Args:
-            unfinished: the batches that are still unfinished.
-        """
+        """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread."""
         if self._client is not None:
             self._committer.ended(unfinished)
             self._committer.send(self._client)

@@ -33,11 +33,6 @@ class EarlierLetters:
     """Looks once for the dead letters of earlier drivers. Any thread."""
 
     def __init__(self, make_client: Callable[[], DriverClient], make_consumer: Callable[[], RangeConsumer]) -> None:
-        """
-        Args:
-            make_client: creates a client of the brokers.
-            make_consumer: creates a consumer.
-        """
         self._make_client = make_client
         self._make_consumer = make_consumer
         self._lock = threading.Lock()

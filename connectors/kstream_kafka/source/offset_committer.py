@@ -141,11 +141,7 @@ class OffsetCommitter:
             self._succeeded.add(time)
 
     def ended(self, unfinished: Collection[Time]) -> None:
-        """Note that batches have ended: all except the unfinished ones.
-
-        Args:
-            unfinished: the times of the unfinished batches.
-        """
+        """Note that batches have ended: all except the unfinished ones."""
         with self._answered:
             completed = {time for time in self._succeeded if time not in unfinished}
             self._succeeded -= completed
@@ -158,9 +154,6 @@ class OffsetCommitter:
 
         Only one commit of a group is under way at a time, because the older one of two could arrive last. While one is, nothing is sent. A
         failed commit is logged and reported to the callback, and the next `send` repeats it.
-
-        Args:
-            client: the driver's client.
         """
         floor: dict[Partition, int] = {}
         for begins in self._begins.values():
@@ -281,11 +274,7 @@ class GroupCommits:
         return due
 
     def take_answer(self, offsets: Mapping[Partition, int], error: Exception | None) -> bool:
-        """Note the response to the commit under way.
-
-        Args:
-            offsets: the offsets of the commit.
-            error: the error; None for a success.
+        """Note the response to the commit under way. `error`: None for a success.
 
         Returns:
             Whether the log should tell it: a failure unlike the one before, or a success after a failure.

@@ -69,12 +69,7 @@ def judge_ids(planned: Mapping[str, str], found: Mapping[str, str]) -> Finding:
 
 
 def judge_offsets(plan: KafkaPlan, begins: Mapping[Partition, LogEnd], ends: Mapping[Partition, LogEnd]) -> Finding:
-    """Compare the next offsets of a stream with its logs. Pure.
-
-    Args:
-        plan: the newest plan.
-        begins, ends: the begin and the end of each log.
-    """
+    """Compare the next offsets of a stream with its logs. Pure."""
     gone, short = list[str](), list[str]()
     for r in sorted(plan.ranges, key=lambda r: (r.topic, r.partition)):
         at = r.topic, r.partition

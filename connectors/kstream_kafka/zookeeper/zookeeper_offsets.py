@@ -267,9 +267,6 @@ class ZooKeeperMembership:
     def claim(self, wanted: Mapping[Partition, str]) -> dict[Partition, str]:
         """Claim each partition for a thread. Watches for the release of the partitions that others hold. Blocks.
 
-        Args:
-            wanted: the thread of each partition to claim.
-
         Returns:
             The partitions that others hold, each with its holder; an empty text for an unknown holder.
 
