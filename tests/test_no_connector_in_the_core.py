@@ -24,7 +24,7 @@ ALLOWED = {
     },
     "worker/tolerant_operators.py": {"saveToKafka"},
     # The kind of stored plans that do not say it. New ones do.
-    "batch/plan_kind.py": {"kafka"},
+    "batch/plan.py": {"kafka"},
     # Structured Streaming, not kstream, has Kafka sources: this reads the form in which Spark stores their offsets.
     "cli/structured_streaming.py": None,
     "cli/offsets_import.py": {"The number or the name of its Kafka source, if it has several sources."},

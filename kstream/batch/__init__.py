@@ -4,7 +4,6 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 `StreamInputInfo`, `JobSet`). Accessor methods are pyspark's: `info.batchTime().milliseconds()` is a method call there and here. The files:
 
     plan         BatchPlan and PlannedInput (RangePlan: ranges of offsets); BatchOutcome and its parts, which a completion stores
-    plan_kind    the kind of input that has stored a plan
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds

@@ -47,7 +47,7 @@ class PlannedInput(ABC):
     def encode(self) -> Mapping[str, Json]:
         """Return the stored form: JSON values. `InputDStream.decode` makes an equal plan of them.
 
-        `"kind"` is the kind of the input, such as `"kafka"` (`kstream.batch.plan_kind`). If it is missing, the log stores the kind
+        `"kind"` is the kind of the input, such as `"kafka"` (`kstream.batch.plan`). If it is missing, the log stores the kind
         `"json"`, and `decode` does not get it.
         """
 
@@ -263,3 +263,37 @@ class RangePlan(PlannedInput):
     def until_offsets(self) -> dict[Partition, int]:
         """The `untilOffset` of each partition: its next offset after this plan."""
         return {(r.topic, r.partition): r.untilOffset for r in self.ranges}
+
+
+# -- the kind of input that has stored a plan
+
+LOG, FILES, BLOCKS, JSON = "log", "files", "blocks", "json"
+"""The direct stream of a Log, a file stream, a receiver stream, and an input whose plan is JSON values that only the input itself knows.
+Any other kind is an input of a connector."""
+_FIELD = "kind"
+
+
+def kind_of(data: Mapping[str, Json]) -> str:
+    """Return the kind of input that has stored a plan, also that of a plan which does not say it: until 2026-11 none did.
+
+    Args:
+        data: the stored plan of one input.
+    """
+    said: object = data.get(_FIELD)
+    if isinstance(said, str):
+        return said
+    if "log" in data:
+        return LOG
+    if "ranges" in data:
+        return "kafka"
+    return FILES if "files" in data else BLOCKS if "blocks" in data else JSON
+
+
+def with_kind(encoded: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return what the log stores of an encoded plan: if the plan does not say its kind, this is JSON."""
+    return encoded if _FIELD in encoded else {_FIELD: JSON, **encoded}
+
+
+def without_kind(stored: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return what `encode` gave: the inverse of `with_kind`. A plan of before is returned as it is."""
+    return {key: value for key, value in stored.items() if key != _FIELD} if stored.get(_FIELD) == JSON else stored

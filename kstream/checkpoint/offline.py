@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from kstream.batch import BatchOutcome, BatchPlan, InputOutcome
-from kstream.batch.plan_kind import with_kind
+from kstream.batch.plan import with_kind
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.binding import binding_of

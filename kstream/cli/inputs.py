@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kstream.batch.plan_kind import without_kind
+from kstream.batch.plan import without_kind
 from kstream.checkpoint import LogContents, names
 from kstream.checkpoint.binding import rebound
 from kstream.checkpoint.input_records import read_connections

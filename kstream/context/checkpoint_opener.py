@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from kstream.batch import BatchInfo, BatchPlan
-from kstream.batch.plan_kind import with_kind
+from kstream.batch.plan import with_kind
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import BatchLog, LogContents, Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.binding import (

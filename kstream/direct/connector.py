@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from kstream.batch.plan_kind import LOG, kind_of
+from kstream.batch.plan import LOG, kind_of
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult, ToolNotOfferedError
 from kstream.direct.log_plan import KIND, LogPlan
 from kstream.errors import ConfigurationError, KStreamError

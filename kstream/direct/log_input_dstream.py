@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import Json
-from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL
-from kstream.batch.plan_kind import LOG, kind_of
+from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, LOG, kind_of
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.conf import Settings

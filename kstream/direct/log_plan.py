@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kstream.batch import Json, SkippedRecord
-from kstream.batch.plan import RangePlan
-from kstream.batch.plan_kind import LOG
+from kstream.batch.plan import LOG, RangePlan
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 
 KIND = "log-"

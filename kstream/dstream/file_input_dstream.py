@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json, PlannedInput
-from kstream.batch.plan_kind import FILES, kind_of
+from kstream.batch.plan import FILES, kind_of
 from kstream.batch_time import Duration, Time
 from kstream.clock import Clock
 from kstream.dstream.input_dstream import InputDStream

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from kstream.batch import BatchInfo, BatchPlan, InputOutcome, Json, JsonPlan, PlannedInput, SkippedRecord
-from kstream.batch.plan_kind import kind_of, without_kind
+from kstream.batch.plan import kind_of, without_kind
 from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.format import reading

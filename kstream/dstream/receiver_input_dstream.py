@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json, PlannedInput
-from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, REPORT, SKIP
-from kstream.batch.plan_kind import BLOCKS, kind_of
+from kstream.batch.plan import BLOCKS, DATA_LOSS_POLICIES, FAIL, REPORT, SKIP, kind_of
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost

@@ -9,7 +9,7 @@ from typing import Any
 
 from kstream import crash_point
 from kstream.batch import Batch, BatchOutcome, BatchPlan, PlannedInput
-from kstream.batch.plan_kind import with_kind
+from kstream.batch.plan import with_kind
 from kstream.batch_time import Time
 from kstream.checkpoint.binding import places
 from kstream.dstream import InputDStream

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kstream.batch import BatchDelays, BatchInfo, BatchPlan, OutputOperationInfo, SkippedRecord, StreamInputInfo
-from kstream.batch.plan_kind import BLOCKS, FILES, kind_of, without_kind
+from kstream.batch.plan import BLOCKS, FILES, kind_of, without_kind
 from kstream.checkpoint.driver_status import LastError
 from kstream.checkpoint.outcomes import Failure
 from kstream.monitoring.batch_row import BatchRow, row_of

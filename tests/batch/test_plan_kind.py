@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch.plan_kind import BLOCKS, FILES, JSON, LOG, kind_of, with_kind, without_kind
+from kstream.batch.plan import BLOCKS, FILES, JSON, LOG, kind_of, with_kind, without_kind
 
 RANGES = [["orders", 0, 5, 9]]
 BEFORE = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Job, PlannedInput
-from kstream.batch.plan_kind import with_kind
+from kstream.batch.plan import with_kind
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
 from kstream.checkpoint.reader import PlanKey

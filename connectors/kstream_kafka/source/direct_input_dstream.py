@@ -11,8 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import Json
-from kstream.batch.plan import FAIL
-from kstream.batch.plan_kind import kind_of
+from kstream.batch.plan import FAIL, kind_of
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.dstream.arguments import check_function

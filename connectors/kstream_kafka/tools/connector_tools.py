@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kstream.batch.plan_kind import kind_of
+from kstream.batch.plan import kind_of
 from kstream.connectors import ConnectorTools, Finding, LogRecord, NeededPackage, ResetResult
 from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import Partition, PlannedRange, UnreadableRange, stored_ranges

@@ -8,7 +8,7 @@ from typing import Any
 from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.plan import KAFKA, KafkaPlan
 
-from kstream.batch.plan_kind import kind_of
+from kstream.batch.plan import kind_of
 from kstream.offsets.offset_range import LostRange, OffsetRange
 
 STORED = (
