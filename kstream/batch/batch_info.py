@@ -63,6 +63,19 @@ class StreamInputInfo:
     skipped: Sequence[SkippedRecord] = ()
     record_errors: Sequence[tuple[str, str, int]] = ()
 
+    def plus(self, other: StreamInputInfo) -> StreamInputInfo:
+        """Return the numbers of both, with the facts of this one. The bytes are those that are known."""
+        known = [number for number in (self.num_bytes, other.num_bytes) if number is not None]
+        return StreamInputInfo(
+            self.stream_id,
+            self.num_records + other.num_records,
+            self.facts,
+            self.num_record_errors + other.num_record_errors,
+            sum(known) if known else None,
+            self.num_skipped + other.num_skipped,
+            self.num_losses + other.num_losses,
+        )
+
     def metadata(self) -> Mapping[str, Any]:
         """Return `facts`."""
         return self.facts

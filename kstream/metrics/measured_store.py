@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kstream.checkpoint import names
 from kstream.errors import AlreadyExistsError, MissingFileError
-from kstream.monitoring.histogram import STORE_BOUNDS, Histogram
+from kstream.monitoring.histogram import STORE_BOUNDS, Buckets, Histogram
 from kstream.storage import FileStore
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class StoreFigures:
             self._times.setdefault(request, Histogram(STORE_BOUNDS)).observe(seconds)
             self._errors[request] = self._errors.get(request, 0) + failed
 
-    def times(self) -> list[tuple[str, list[tuple[str, float]], float]]:
+    def times(self) -> list[tuple[str, Buckets, float]]:
         """Return the times of each request so far: the request, its buckets and the sum of its seconds."""
         with self._lock:
             return [(request, times.buckets(), times.sum) for request, times in sorted(self._times.items())]

@@ -97,12 +97,14 @@ def _of_batches(job: JobSnapshot) -> Iterator[Metric]:
 def _of_inputs(job: JobSnapshot) -> Iterator[Metric]:
     """Yield the metrics of inputs, except their lags."""
     known = sorted(job.history.inputs.items())
-    yield _metric(f.INPUT_INFO, [((str(number), each.description), 1) for number, each in known])
-    yield _metric(f.RECORDS, [((str(number),), each.records) for number, each in known])
-    yield _metric(f.BYTES, [((str(number),), each.bytes) for number, each in known if each.bytes is not None])
-    yield _metric(f.RECORD_ERRORS, [((str(number), job.error_policies.get(number, "fail")), each.errors) for number, each in known])
-    yield _metric(f.SKIPPED, [((str(number),), each.skipped) for number, each in known])
-    yield _metric(f.LOSSES, [((str(number),), each.losses) for number, each in known])
+    yield _metric(f.INPUT_INFO, [((str(number), each.progress.description), 1) for number, each in known])
+    yield _metric(f.RECORDS, [((str(number),), each.num_records) for number, each in known])
+    yield _metric(f.BYTES, [((str(number),), each.num_bytes) for number, each in known if each.num_bytes is not None])
+    yield _metric(
+        f.RECORD_ERRORS, [((str(number), job.error_policies.get(number, "fail")), each.num_record_errors) for number, each in known]
+    )
+    yield _metric(f.SKIPPED, [((str(number),), each.num_skipped) for number, each in known])
+    yield _metric(f.LOSSES, [((str(number),), each.num_losses) for number, each in known])
     yield _metric(f.LIMITED, [((str(number), reason), count) for (number, reason), count in sorted(job.history.limited.items())])
     yield _metric(f.RATE, [((str(number),), rate) for number, rate in sorted(job.engine.rates.items())])
 

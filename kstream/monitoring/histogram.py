@@ -9,6 +9,9 @@ BATCH_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60
 STORE_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """The upper bounds of the buckets in seconds, for delays of batches and for requests to a store."""
 
+Buckets = list[tuple[str, float]]
+"""The number of values up to each bound, the last one `+Inf`."""
+
 
 class Histogram:
     """Counts values by upper bounds. Not thread-safe: its owner has a lock."""
@@ -32,9 +35,9 @@ class Histogram:
         """The sum of the values."""
         return self._sum
 
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return the number of values up to each bound, as Prometheus wants them: (bound as text, number), the last one `+Inf`."""
-        counted, found = 0, list[tuple[str, float]]()
+    def buckets(self) -> Buckets:
+        """Return the buckets, as Prometheus wants them."""
+        counted, found = 0, Buckets()
         for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
             counted += count
             found.append((bound, counted))

@@ -23,14 +23,13 @@ from kstream.listener import (
     StreamingListenerReceiverStopped,
 )
 from kstream.monitoring.batch_history import BatchHistory, KeptBatches
-from kstream.monitoring.histogram import BATCH_BOUNDS, Histogram
+from kstream.monitoring.histogram import BATCH_BOUNDS, Buckets, Histogram
 from kstream.secret import harmless
 
 KEPT = 100
 """Number of batches whose facts are kept, the default of `spark.sql.streaming.numRecentProgressUpdates`."""
 SUCCEEDED, FAILED = "succeeded", "failed"
 """The results of a batch and of an output operation."""
-Buckets = list[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +42,6 @@ class ReceiverHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class InputTotals:
-    """What batches that have succeeded had of an input. `bytes`: None if the input never knew them. `losses`: entries of the ledger."""
-
-    description: str = ""
-    records: int = 0
-    bytes: int | None = None
-    errors: int = 0
-    skipped: int = 0
-    losses: int = 0
-
-    def with_batch(self, source: StreamInputInfo) -> InputTotals:
-        """Return the totals after a further batch."""
-        return replace(
-            self,
-            records=self.records + source.num_records,
-            bytes=self.bytes if source.num_bytes is None else (self.bytes or 0) + source.num_bytes,
-            errors=self.errors + source.num_record_errors,
-            skipped=self.skipped + source.num_skipped,
-            losses=self.losses + source.num_losses,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class HistorySnapshot:
     """What was kept of a job up to one moment. Delays are buckets and sum in seconds.
 
@@ -75,7 +51,7 @@ class HistorySnapshot:
         ended: how many batches have ended, by result.
         scheduling, processing, total: the delays of these batches.
         operations: how many runs of output operations have ended, by number, name and result.
-        inputs: the totals of each input, by stream id.
+        inputs: what batches that have succeeded had of each input, by stream id, with the facts of its newest batch.
         limited: how many batches had fewer records than the logs, by stream id and reason.
         receivers: the receivers that have started, by stream id.
         batches: the batches that a page shows; none without a page.
@@ -88,7 +64,7 @@ class HistorySnapshot:
     processing: tuple[Buckets, float]
     total: tuple[Buckets, float]
     operations: Mapping[tuple[int, str, str], int]
-    inputs: Mapping[int, InputTotals]
+    inputs: Mapping[int, StreamInputInfo]
     limited: Mapping[tuple[int, str], int]
     receivers: Mapping[int, ReceiverHistory]
     batches: KeptBatches
@@ -110,7 +86,7 @@ class JobHistory(StreamingListener):
         self._ended = {SUCCEEDED: 0, FAILED: 0}
         self._scheduling, self._processing, self._total = (Histogram(BATCH_BOUNDS) for _ in range(3))
         self._operations: Counter[tuple[int, str, str]] = Counter()
-        self._inputs: dict[int, InputTotals] = {}
+        self._inputs: dict[int, StreamInputInfo] = {}
         self._limited: Counter[tuple[int, str]] = Counter()
         self._receivers: dict[int, ReceiverHistory] = {}
         self._batches: BatchHistory | None = None
@@ -159,11 +135,9 @@ class JobHistory(StreamingListener):
             if self._batches is not None:
                 self._batches.submitted(info)
             for number, source in info.inputs.items():
-                progress = source.progress
-                known = self._inputs.get(number, InputTotals())
-                self._inputs[number] = replace(known, description=progress.description)
-                if progress.limited_by is not None:
-                    self._limited[number, progress.limited_by] += 1
+                self._inputs[number] = replace(self._inputs.get(number, StreamInputInfo(number, 0)), facts=source.facts)
+                if source.progress.limited_by is not None:
+                    self._limited[number, source.progress.limited_by] += 1
 
     def onBatchStarted(self, batchSubmitted: StreamingListenerBatchStarted) -> None:
         """Keep a batch with its scheduling delay. (The parameter's name is pyspark's.)"""
@@ -183,7 +157,7 @@ class JobHistory(StreamingListener):
             self._count_delays(info)
             if succeeded:
                 for number, source in info.inputs.items():
-                    self._inputs[number] = self._inputs.get(number, InputTotals()).with_batch(source)
+                    self._inputs[number] = self._inputs.get(number, StreamInputInfo(number, 0)).plus(source)
 
     def _count_delays(self, info: BatchInfo) -> None:
         """Count the delays that are known. Call this under the lock."""

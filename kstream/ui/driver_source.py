@@ -126,7 +126,7 @@ class DriverSource:
             "numTotalCompletedBatches": sum(history.ended.values()),
             "numRetainedCompletedBatches": len(rows),
             "numActiveBatches": len(pending.running),
-            "numProcessedRecords": sum(each.records for each in history.inputs.values()),
+            "numProcessedRecords": sum(each.num_records for each in history.inputs.values()),
             "numReceivedRecords": history.batches.received,
             **averages(rows, interval),
             "source": "driver",

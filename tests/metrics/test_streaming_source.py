@@ -141,7 +141,7 @@ def test_a_batch_goes_through_no_partition_and_a_scrape_does_it_once() -> None:
     shown = Shown()
     offsets = {"startOffset": Unread(), "endOffset": Unread(), "latestOffset": Unread()}
     shown.batch(StreamInputInfo(0, 10, {"progress": {"description": "", **offsets}}))
-    assert shown.history.snapshot().inputs[0].records == 10
+    assert shown.history.snapshot().inputs[0].num_records == 10
     with pytest.raises(AssertionError, match="gone through"):
         shown.values()
 

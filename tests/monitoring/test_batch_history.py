@@ -33,7 +33,7 @@ def listening(retained: int) -> JobHistory:
 def counted(history: JobHistory) -> tuple[int, int, int]:
     """The records of batches that have started, those of batches that have succeeded, and how often a batch has ended."""
     kept = history.snapshot()
-    return kept.batches.received, sum(each.records for each in kept.inputs.values()), sum(kept.ended.values())
+    return kept.batches.received, sum(each.num_records for each in kept.inputs.values()), sum(kept.ended.values())
 
 
 def timeline(history: JobHistory) -> TimelineForm:
