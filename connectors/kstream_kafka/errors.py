@@ -447,12 +447,12 @@ class RecordTooLargeError(KafkaError):
 
 
 class ReceiptsLostError(KafkaError, errors.OutputChangedError):
-    """The topic with the receipts of an exactly-once output is gone or was made anew. Facts: output, topic."""
+    """The topic with the receipts of an exactly-once output or query is gone or was made anew. Facts: output, topic."""
 
     def __init__(self, output: str, topic: str, words: str) -> None:
         super().__init__(
             f"output {output}: {words}. Without its receipts kstream cannot know which batches Kafka has. Restore topic {topic}. Or give "
-            "the output another name: then it writes all pending batches, and what is there of them a second time.",
+            "the output another name, a query another prefix: then it writes all pending batches, and what is there of them a second time.",
             output=output,
             topic=topic,
         )

@@ -14,6 +14,7 @@ at_least_once      the tasks' half, at least once
 transactional_ids  how the driver takes the ids of the transactions
 query_receipt      the receipt of a batch of a query, as bytes, and what it means for a batch (pure)
 query_sources      where the batches of a query begin and end in its Kafka sources
+stored_topic       which topic has the receipt of a query, as its checkpoint says
 query_batches      each batch of a query of Structured Streaming in one transaction
 kafka_output       the driver's half, an Output
 """

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
+from kstream.storage import StorePlace
 from kstream.worker.process import once
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, small
@@ -34,6 +35,7 @@ from kstream_kafka.sink.receipt import FENCES
 from kstream_kafka.sink.receipts import READ_S, kept_reader, where
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 from kstream_kafka.sink.spool import DigestSum, digests_of, time_for
+from kstream_kafka.sink.stored_topic import StoredTopic, read_topic, store_topic
 
 Records = Callable[[], Iterable[Encoded]]
 """Gives the records of a batch, the same ones at each call."""
@@ -46,11 +48,17 @@ class _Known:
     Attributes:
         place: the partition of the topic that has it.
         offset: that of the newest one that this process has written; 0 without one.
+        topic: the topic, as its checkpoint is to say.
+        has_receipt: whether the query has a receipt there.
+        is_stored: whether its checkpoint says so.
         audit: the topic of the audit.
     """
 
     place: int
     offset: int
+    topic: StoredTopic
+    has_receipt: bool
+    is_stored: bool
     audit: AuditTopic
 
 
@@ -75,6 +83,7 @@ class QueryBatches:
         *,
         keeps: bool = False,
         audit: bool = True,
+        notes: StorePlace | None = None,
     ) -> None:
         """
         Args:
@@ -84,6 +93,7 @@ class QueryBatches:
             topic: the topic of all records; None if each record names its own.
             keeps: whether a batch that is written stands, though it has other records now.
             audit: whether each batch leaves an entry in the topic of the audit.
+            notes: where it is stored that the query has receipts; None for nowhere.
         """
         self._params = params
         self._consumer = small(params.from_leaders())
@@ -91,7 +101,7 @@ class QueryBatches:
         self._prefix = prefix
         self._writes_to = topic
         self._keeps = keeps
-        self._has_audit = audit
+        self._has_audit, self._notes = audit, notes
         self._id = query_id(prefix, query)
         self._topic = ReceiptsTopic(params, prefix, f"query {query}")
 
@@ -109,6 +119,7 @@ class QueryBatches:
 
         Raises:
             OutputChangedError: the newest receipt is of a later batch, or of this one with other sources or other records.
+            ReceiptsLostError: the query had a receipt, and it is gone.
             ProducerFencedError: another process has taken the transactional id.
             CommitUnknownError: the commit had no answer. Another call finds the receipt, or writes the batch.
             KafkaConfigError: the brokers do not keep what transactions promise, or the topic cannot have receipts.
@@ -118,7 +129,9 @@ class QueryBatches:
         transaction = Transaction(self._params.sink(), self._id, time_for(num_bytes, self._params.transaction_ms), self._topic.name)
         try:
             transaction.open()
-            found, end = self._newest(known.place, known.offset)
+            found, end = self._looked(known)
+            if found is not None:
+                self._keep(known)
             if found is not None and found.batch >= batch:
                 return not is_written(found, QueryReceipt(self._query, batch, digests_of(records()), sources.ends(batch)), self._keeps)
             if found is not None:
@@ -162,9 +175,25 @@ class QueryBatches:
             return False
         if late is not None:
             check_lineage(late, batch.sources.ends(late.batch))
+        if late is None and before is None and known.has_receipt:
+            raise self._topic.lost(f"topic {self._topic.name} has lost its receipt")
         transaction.commit()
         known.offset = offsets[-1]
+        self._keep(known)
         return True
+
+    def _looked(self, known: _Known) -> tuple[QueryReceipt | None, int]:
+        """As `_newest`, from what this process knows on. ReceiptsLostError if that is gone, and its topic with it."""
+        try:
+            return self._newest(known.place, known.offset)
+        except KafkaError:
+            self._topic.check_is_there(known.topic.topic_id)
+            raise
+
+    def _keep(self, known: _Known) -> None:
+        """Store that the query has a receipt, unless that is stored. Blocks on the store; raises nothing."""
+        known.has_receipt = True
+        known.is_stored = known.is_stored or store_topic(self._notes, self._query, known.topic)
 
     def _note(self, transaction: Transaction, known: _Known, entry: AuditEntry) -> None:
         transaction.send((known.audit.name, key_of(entry), encode_entry(entry), (), 0, None))
@@ -186,15 +215,19 @@ class QueryBatches:
         return (receipts[-1] if receipts else None), log.ends[place]
 
     def _known(self) -> _Known:
-        """Return what this process knows of the receipt. The first call makes the topic of the receipts, if there is none."""
+        """Return what this process knows of the receipt. The first call makes the topic of the receipts, if there never was one."""
         key = ("query", str(self._params.settings["bootstrap.servers"]), self._topic.name, self._query)
         return once(key, self._looked_up)
 
     def _looked_up(self) -> _Known:
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
-            _, places = self._topic.found(client, None)
-        return _Known(query_place(self._query, len(places)), 0, AuditTopic(self._params, self._prefix))
+            cluster = client.cluster_id() or ""
+            stored = read_topic(self._notes, self._query, self._topic.name)
+            is_stored = stored is not None and stored.cluster == cluster
+            topic_id, places = self._topic.found(client, stored.topic_id if stored is not None and is_stored else None)
+        topic = StoredTopic(cluster, self._topic.name, topic_id)
+        return _Known(query_place(self._query, len(places)), 0, topic, is_stored, is_stored, AuditTopic(self._params, self._prefix))
 
 
 def write_at_once(params: KafkaParams, transactional_id: str, records: Iterable[Encoded], num_bytes: int) -> None:

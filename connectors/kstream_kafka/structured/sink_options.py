@@ -117,6 +117,11 @@ class SinkOptions:
     def is_exactly_once(self) -> bool:
         return self.delivery == EXACTLY_ONCE
 
+    @property
+    def notes(self) -> StorePlace | None:
+        """Where it is stored that the query has receipts: in the checkpoint, or where spools are; None for nowhere."""
+        return self.place if self.checkpoint is None else _spools_of(self.checkpoint)
+
     @staticmethod
     def parse(given: Mapping[str, str]) -> SinkOptions:
         """Parse the options of a sink. Sends no request.

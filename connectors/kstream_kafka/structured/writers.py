@@ -87,6 +87,7 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
             batchId: the id of the batch. The same batch has the same one after a restart.
 
         Raises:
+            ReceiptsLostError: the query had a receipt, and it is gone.
             OutputChangedError: a receipt tells of a later batch, or of this one with other sources or other records.
             KafkaError: as `QueryBatches.write`.
         """
@@ -94,7 +95,9 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         if not options.is_exactly_once or not spools:
             return
         query = query_of(spools, batchId)
-        batches = QueryBatches(options.params, options.prefix, query, options.topic, keeps=options.keeps, audit=options.audit)
+        batches = QueryBatches(
+            options.params, options.prefix, query, options.topic, keeps=options.keeps, audit=options.audit, notes=options.notes
+        )
         size, is_empty = sum(spool.num_bytes for spool in spools), not any(spool.num_records for spool in spools)
         sources = QuerySources(options.checkpoint)
         is_new = _certainly(lambda: batches.write(batchId, lambda: self._records(spools), size, sources, is_empty=is_empty))

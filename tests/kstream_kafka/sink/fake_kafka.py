@@ -125,7 +125,6 @@ class FakeKafka:
     # -- the clients
 
     def transaction(self, _settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str = "") -> FakeTransaction:
-        assert not topic or topic in self.topics
         self.timeouts.append(timeout_ms)
         return FakeTransaction(self, transactional_id)
 
@@ -209,6 +208,8 @@ class FakeReader:
     ) -> ReadLog:
         self.kafka.step("read")
         found = ReadLog([], {})
+        if topic not in self.kafka.topics:
+            raise BrokerUnreachableError("fake", 1, f"topic {topic} is unknown")
         for partition, begin in begins.items():
             log = self.kafka.topics[topic][1][partition]
             end = (until or {}).get(partition, len(log))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import Encoded
-from kstream_kafka.errors import CommitUnknownError, KafkaConfigError, KafkaError, ProducerFencedError
+from kstream_kafka.errors import CommitUnknownError, KafkaConfigError, ProducerFencedError, ReceiptsLostError
 from kstream_kafka.sink import query_batches
 from kstream_kafka.sink.audit import AuditEntry, entry_of
 from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
 from kstream_kafka.sink.query_sources import NO_SOURCES, QuerySources
 
 from kstream.errors import OutputChangedError
+from kstream.storage import StorePlace
 
 from .fake_kafka import FakeKafka, installed
 
@@ -145,8 +148,59 @@ def test_a_topic_of_receipts_that_is_gone_is_seen_by_the_process_that_knew_it(ka
     for batch in range(3):
         assert write(batch, batch)
     kafka.create(RECEIPTS, 17)
-    with pytest.raises(KafkaError, match="is gone"):
+    with pytest.raises(ReceiptsLostError, match="topic kstream-receipts was deleted and made anew"):
         write(2, 2)
+    del kafka.topics[RECEIPTS]
+    with pytest.raises(ReceiptsLostError, match="topic kstream-receipts is gone"):
+        write(2, 2)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_receipts_that_are_gone_are_never_taken_for_a_batch_that_is_not_written(kafka: FakeKafka, tmp_path: Path, batch: int) -> None:
+    """As the next process finds them: the topic deleted, made anew, or without the record."""
+    notes = StorePlace(str(tmp_path), exclusive=False)
+    assert write(0, 1, notes=notes) and write(1, 2, notes=notes)
+    kept = kafka.topics.pop(RECEIPTS)
+    with pytest.raises(ReceiptsLostError, match="topic kstream-receipts is gone"):
+        write(batch, 2, notes=notes)
+    kafka.create(RECEIPTS, 17)
+    with pytest.raises(ReceiptsLostError, match="topic kstream-receipts was deleted and made anew"):
+        write(batch, 2, notes=notes)
+    kafka.topics[RECEIPTS] = kept[0], [list[Any]() for _ in range(17)]
+    with pytest.raises(ReceiptsLostError, match="topic kstream-receipts has lost its receipt"):
+        write(batch, 2, notes=notes)
+    kafka.topics[RECEIPTS] = kept
+    assert not write(1, 2, notes=notes)
+    assert kafka.values(TOTALS) == [b"1", b"2"] and not kafka.open
+
+
+def test_a_query_that_found_a_receipt_without_a_note_leaves_one(kafka: FakeKafka, tmp_path: Path) -> None:
+    """Its first commit was that of an earlier version, or its process died behind it."""
+    notes = StorePlace(str(tmp_path), exclusive=False)
+    assert write(0, 1) and not write(0, 1, notes=notes)
+    del kafka.topics[RECEIPTS]
+    with pytest.raises(ReceiptsLostError):
+        write(1, 2, notes=notes)
+
+
+def test_other_brokers_and_another_prefix_have_receipts_of_their_own(kafka: FakeKafka, tmp_path: Path) -> None:
+    notes = StorePlace(str(tmp_path), exclusive=False)
+    assert write(0, 1, notes=notes)
+    assert QueryBatches(PARAMS, "other", "q", notes=notes).write(1, lambda: [(TOTALS, None, b"2", (), 0, None)], 1)
+    kafka.cluster_id = "another"
+    del kafka.topics[RECEIPTS]
+    assert write(2, 3, notes=notes)
+
+
+def test_a_note_that_cannot_be_stored_or_read_is_a_warning_and_the_batch_stands(
+    kafka: FakeKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    notes = StorePlace(str(tmp_path / "file"), exclusive=False)
+    with caplog.at_level(logging.WARNING):
+        assert write(0, 1, notes=notes)
+    assert "query q: nobody would notice that its receipts are gone" in caplog.text
+    assert kafka.values(TOTALS) == [b"1"]
 
 
 def test_brokers_that_do_not_keep_what_transactions_promise_are_refused_at_the_first_batch(kafka: FakeKafka) -> None:
