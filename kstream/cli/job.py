@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ from kstream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kstream.context import StreamingContext
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 def check_job(job: str) -> tuple[str, str]:
@@ -51,7 +54,6 @@ def ship(setup: Callable[[], Any], context: StreamingContext, modules: Sequence[
 
     A job in a package is not sent, and neither are other modules that the job imports. They must be installed there, or in `--py-files`.
     """
-    from kstream.spark.shipped_file import ship_file
     from kstream.spark.workers_python import is_local_master
 
     sc = context.sparkContext
@@ -98,3 +100,29 @@ def _importable_from(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{known}" if known else str(folder)
+
+
+_MODULE = '''"""Runs the text of {path}, sent by kstream."""
+import linecache
+
+_text = {text!r}
+linecache.cache[{path!r}] = (len(_text), None, _text.decode("utf-8", "replace").splitlines(True), {path!r})
+exec(compile(_text, {path!r}, "exec", dont_inherit=True))
+'''
+"""Spark copies a file into a folder of each executor that is gone tomorrow. A traceback, a dead letter and the place of a function would
+name that copy. So the executors get this module, which runs the text of the user's file under its own path. The entry of `linecache` gives
+tracebacks their lines; without a date of the file nobody looks for the file."""
+
+
+def module_text(path: Path) -> str:
+    """Return the text of a module that runs the file's present text under its path on the driver. Raises OSError."""
+    return _MODULE.format(path=str(path), text=path.read_bytes())
+
+
+def ship_file(sc: SparkContext, path: Path) -> None:
+    """Send a `.py` file to the executors of a SparkContext, which import it by its name. Raises OSError if it cannot be read."""
+    context: Any = sc
+    folder = Path(tempfile.mkdtemp(dir=context._temp_dir))  # Spark removes it with the context; until then executors fetch the file
+    copy = folder / path.name
+    copy.write_text(module_text(path.resolve()), encoding="utf-8")
+    sc.addPyFile(str(copy))

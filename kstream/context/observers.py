@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kstream.checkpoint.driver_status import DriverStatus
     from kstream.checkpoint.stop_request import StopRequest
     from kstream.metrics.metrics_system import MetricsSystem
-    from kstream.spark.spark_ui import SparkUi
+    from kstream.spark.job_environment import SparkUi
     from kstream.storage import FileStore
     from kstream.ui.driver_source import SparkLinks
     from kstream.ui.ui_system import UiSystem

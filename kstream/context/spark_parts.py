@@ -18,12 +18,11 @@ from kstream.errors import JvmLostError
 from kstream.receiver.settings import WAITING_TIME
 from kstream.spark.broadcast_files import remove_unused_broadcast_files
 from kstream.spark.executors import SparkExecutorAllocationClient
-from kstream.spark.job_environment import SparkJobEnvironment
+from kstream.spark.job_environment import SparkJobEnvironment, SparkUi
 from kstream.spark.jvm_log import quiet_failed_tasks
 from kstream.spark.jvm_watch import JvmWatch
 from kstream.spark.receiver_runner import check_cores
 from kstream.spark.receivers import open_received_blocks
-from kstream.spark.spark_ui import SparkUi
 from kstream.storage import FileStore, place_for_workers
 from kstream.storage.settings import SINGLE_WRITER
 

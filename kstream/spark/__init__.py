@@ -7,12 +7,10 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
     workers_python      the Python that the workers run
     executor_check      asks the executors before the first batch whether they can run the tasks of a job
     executor_questions  what `kstream doctor` asks each of them about checkpoint and brokers
-    shipped_file        sends a file of Python whose errors name the file of the user
     java                finds a Java that Spark can run on
     jvm_watch           the end of Spark's JVM is the end of the context
     java_gateway        the JVM that this process calls, in a driver and in a worker
-    job_environment     what Spark knows of a job thread
-    spark_ui            leads from a batch to its jobs in Spark's own UI
+    job_environment     what Spark knows of a job thread, and which jobs a batch has in Spark's own UI
     task_errors         the user's exception, for Spark's error of a task
     jvm_log             Spark's log without the traces of failed tasks
     broadcast_files     the files of broadcast variables are removed when Spark has let go of the variables

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from kstream.spark.shipped_file import module_text
+from kstream.cli.job import module_text
 from kstream.worker.exception_hook import failure_of
 
 JOB = """# -*- coding: utf-8 -*-
