@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from integration.kafka_broker import KafkaBroker
 from integration.kafka_handle import QUIET
-from integration.structured_differential import QUERIES, STREAMS, Topics, made_topics, offsets
+from integration.structured_differential import QUERIES, STREAMS, Topics, made_topics, offsets, remove
 from integration.structured_peer import Ask, running_peer
 from integration.structured_queries import rows_of
 from kstream.cli import main
@@ -77,6 +77,31 @@ def test_a_query_goes_back_and_forth_between_the_sources_on_one_checkpoint(
     assert rows_of(spark, "kstream", query) == []
     of_spark = (checkpoint / "offsets" / "0").read_text().splitlines()[-1]
     assert of_spark == text_of({(t, p): 5 for p in range(12)})
+
+
+# -- the ledger of a query
+
+
+def said_by(*arguments: str) -> str:
+    """What a command says."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_records_that_are_lost_are_in_the_ledger_of_the_query(
+    spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t, checkpoint = topic(2), str(tmp_path / "checkpoint")
+    kafka.produce(t, [(None, f"{i}", p) for p in range(2) for i in range(10)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": offsets(t, 0, 0)}
+    going_on = {"failOnDataLoss": "false", "checkpointLocation": checkpoint}
+    query = {"options": {**options, **going_on}, "stream": True, "checkpoint": checkpoint}
+    rows_of(spark, "kstream", {**query, "fails_after": 0})
+    remove(kafka, t, 0, 4)
+    assert [row[3:5] for row in rows_of(spark, "kstream", query)] == [[p, at] for p in range(2) for at in range(4 * (1 - p), 10)]
+    [lost] = json.loads(said_by("ledger", checkpoint, "--json"))["lost"]
+    assert (lost["topic"], lost["partition"], lost["from"], lost["until"], lost["cause"]) == (t, 0, 0, 4, "retention")
 
 
 # -- a query moves between the sources

@@ -22,6 +22,7 @@ runs a pending batch again with the same ranges. `names` lists the records. A fi
     missing_plans    finds plans that are missing
     outcomes         what became of a batch: its completion and its failures
     history          past plans and the ledger, for people and replays
+    query_ledger     the ledger of a query of Structured Streaming
     measured         MeasuredBatches: how fast the last batches were, for a driver that starts
     state_log        the states that completions and records of failures name
     plan_log         PlanLog, the writing side; epochs

@@ -29,10 +29,9 @@ from kstream.cli.inputs import (
     systems,
     tools_of,
 )
-from kstream.cli.query import Query, batches_data, notes, read_query
+from kstream.cli.query import Query, batches_data, connection_of, notes, read_query
 from kstream.cli.terminal import clear_errors, count, echo, fail, table_console
 from kstream.connectors import ConnectorTools
-from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import Partition
 
 SHORTER = "log is shorter than read"
@@ -86,11 +85,7 @@ def _of_query(query: Query, as_json: bool, max_lag: int | None, options: tuple[s
     asked: dict[int, tuple[ConnectorTools, Mapping[str, Any]]] = {}
     for source in query.sources:
         if source.known is not None:
-            connection = source.known.connection(None, source.known.read_parameters(*options))
-            if connection is None:
-                words = "the checkpoint of a query stores no parameters of a connection: give --bootstrap HOST:PORT, and the others that"
-                raise ConfigurationError(f"{words} the brokers require by --param or --params-file", key="bootstrap", value=None)
-            asked[source.number] = source.known, connection
+            asked[source.number] = source.known, connection_of(source.known, options)
     if not asked:
         what = "has begun no batch" if query.batches.begun is None else f"has no source of {systems()}"
         fail(f"the query of {query.url} {what}: there is no lag to show", ReadingCode.UNREADABLE)

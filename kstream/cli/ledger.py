@@ -16,7 +16,8 @@ from kstream.batch import SkippedRecord
 from kstream.checkpoint import read_log
 from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger, replay_command
 from kstream.cli.exit_codes import ReadingCode
-from kstream.cli.inputs import open_existing, ranges_of
+from kstream.cli.inputs import holds_query, open_existing, ranges_of
+from kstream.cli.query import Query, ledger_rows, read_query
 from kstream.cli.terminal import clear_errors, count, echo, fail, table_console, this_process
 
 GIVEN_UP = "given up"
@@ -56,10 +57,16 @@ def show(path: str, as_json: bool, check: bool, show_all: bool) -> None:
 
     A record that a person has skipped (`kstream skip`) has a row with what became of it; --check does not count it.
 
+    PATH may also be the checkpointLocation of a query of Structured Streaming. Its planner writes the ledger if the source has the option
+    checkpointLocation, too. What only a task of it has seen is in the log of an executor.
+
     The exit code is 3 if the checkpoint cannot be read or is damaged: the ledger may then be incomplete.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        store = open_existing(path)
+        store = open_existing(path, or_query=True)
+        if holds_query(store):
+            _show_of_query(read_query(store), as_json, check)
+            return
         entries = read_ledger(store)
     hidden = 0 if show_all else sum(entry.is_acknowledged for entry in entries)
     rows = [
@@ -81,6 +88,32 @@ def show(path: str, as_json: bool, check: bool, show_all: bool) -> None:
     new = sum("acknowledged" not in row and row.get("cause") != SKIP for row in rows)
     if check and new:
         fail(f"{store.url} has {count(new, 'entry')} in its ledger", ReadingCode.BEHIND)
+
+
+def _show_of_query(query: Query, as_json: bool, check: bool) -> None:
+    """Show the ledger of a query. End the program if it has an entry and `check` is set."""
+    rows = ledger_rows(query)
+    if as_json:
+        echo(json.dumps({"path": query.url, "lost": rows, "hidden": 0}, indent=2))
+    elif not rows:
+        echo(f"the ledger of {query.url} is empty")
+    else:
+        console = table_console()
+        console.print(f"[bold]{escape(query.url)}[/bold]")
+        table = Table("found (UTC)", "partition", "offsets", "records", "cause", "event")
+        for row in rows:
+            until = row["until"]
+            cells = (
+                f"{row['topic']}/{row['partition']}",
+                f"[{row['from']}, {'…' if until is None else until})",
+                "" if until is None else str(until - row["from"]),
+                row["cause"],
+                row["detail"],
+            )
+            table.add_row(_utc(row["at"]), *map(escape, cells))
+        console.print(table)
+    if check and rows:
+        fail(f"{query.url} has {count(len(rows), 'entry')} in its ledger", ReadingCode.BEHIND)
 
 
 @ledger_command.command()
@@ -154,12 +187,16 @@ def _print(url: str, rows: list[dict[str, Any]]) -> None:
         until = row["until"] if has_offsets else None
         size = until - row["from"] if until is not None else None
         known += size or 0
-        moment = datetime.fromtimestamp(row["batch"] / 1000, timezone.utc)
         place = f"{row['topic']}/{row['partition']}" if has_offsets else ""
         offsets = f"[{row['from']}, {'…' if until is None else until})" if has_offsets else ""
         cells = (place, offsets, "" if size is None else str(size), row.get("cause", ""), row.get("detail", ""))
-        table.add_row(f"{moment:%Y-%m-%d %H:%M:%S}", str(row["batch"]), str(row["stream"]), *map(escape, cells))
+        table.add_row(_utc(row["batch"]), str(row["batch"]), str(row["stream"]), *map(escape, cells))
     console.print(table)
     console.print(f"{count(len(rows), 'entry')}, {count(known, 'offset')} as far as their ends are known; compaction may have left gaps")
     for command in dict.fromkeys(row["replay"] for row in rows if "replay" in row):
         echo(f"batch given up. While its plan is kept, this command runs it again: {command}")
+
+
+def _utc(moment_ms: int) -> str:
+    """Return a moment as date and time in UTC."""
+    return f"{datetime.fromtimestamp(moment_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

@@ -1,5 +1,5 @@
-"""Queries of Structured Streaming, as `lag`, `offsets show` and `status` see them: from the checkpoint alone, with any source whose
-connector knows its offsets. `structured_streaming` reads the files.
+"""Queries of Structured Streaming, as `lag`, `ledger`, `offsets show` and `status` see them: from the checkpoint alone, with any source
+whose connector knows its offsets. `structured_streaming` reads the files.
 
 The checkpoint says which batches have begun and which were committed. It does not say whether the query runs, nor where its brokers are.
 """
@@ -15,12 +15,14 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from kstream.checkpoint.query_ledger import QueryLoss, read_query_ledger
 from kstream.checkpoint.sign_of_life import duration_text
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import CheckpointOffsets, tools
 from kstream.cli.structured_streaming import COMMITS, NewestBatches, initial_offset, newest_batches, read_entry
-from kstream.cli.terminal import echo, table_console
+from kstream.cli.terminal import count, echo, table_console
 from kstream.connectors import ConnectorTools
+from kstream.errors import ConfigurationError
 from kstream.offsets.offset_range import Partition
 from kstream.storage import FileStore
 
@@ -54,6 +56,7 @@ class Query:
         sources: its sources, in order; [] if no batch has begun.
         begun_ms: when its newest batch began, by the clock of its driver; None if that is not stored.
         committed_ms: when its last batch was committed, by the clock of the store; None if the store cannot tell.
+        ledger: what it will never read, as far as its planner knew it; oldest first.
     """
 
     url: str
@@ -61,6 +64,7 @@ class Query:
     sources: list[QuerySource]
     begun_ms: int | None
     committed_ms: int | None
+    ledger: list[QueryLoss]
 
     @property
     def rows(self) -> list[CheckpointOffsets]:
@@ -73,37 +77,41 @@ class Query:
 
 
 def read_query(store: FileStore) -> Query:
-    """Read the checkpoint of a query. Lists two folders and reads two files, and one for each source of a first batch. Blocks on the store.
+    """Read the checkpoint of a query. Blocks on the store.
+
+    Lists three folders and reads two files, one for each source of a first batch, and one for each entry of the ledger.
 
     Raises:
         ConfigurationError: it is damaged, or of a form that is not known.
+        CorruptRecordError: an entry of the ledger is damaged.
         StorageError: the store failed.
     """
     batches = newest_batches(store)
     committed_ms = None if batches.committed is None else store.modified_ms(f"{COMMITS}/{batches.committed}")
+    ledger = read_query_ledger(store)
     if batches.begun is None:
-        return Query(store.url, batches, [], None, committed_ms)
+        return Query(store.url, batches, [], None, committed_ms, ledger)
     newest = read_entry(store, batches.begun)
     before = newest.sources if batches.open is None else {} if batches.committed is None else read_entry(store, batches.committed).sources
     sources = [_source(store, number, name, text, before) for number, (name, text) in enumerate(newest.sources.items())]
     begun_ms = newest.metadata.get("batchTimestampMs")
-    return Query(store.url, batches, sources, begun_ms if isinstance(begun_ms, int) else None, committed_ms)
+    return Query(store.url, batches, sources, begun_ms if isinstance(begun_ms, int) else None, committed_ms, ledger)
 
 
 def _source(store: FileStore, number: int, name: str, text: str, before: Mapping[str, str]) -> QuerySource:
     """Return a source whose newest batch ends at `text`. `before` has the offsets after the last committed batch."""
-    known, ends = _offsets(text)
+    known, ends = source_offsets(text)
     if known is None:
         return QuerySource(number, name, None, [], True)
-    begin = _offsets(before.get(name))[1]
+    begin = source_offsets(before.get(name))[1]
     if begin is None:
-        begin = _offsets(initial_offset(store, name))[1]
+        begin = source_offsets(initial_offset(store, name))[1]
     begins = begin or {}
     rows = [CheckpointOffsets(number, *p, min(begins.get(p, at), at), at, False) for p, at in sorted((ends or {}).items())]
     return QuerySource(number, name, known, rows, begin is not None and begin.keys() >= (ends or {}).keys())
 
 
-def _offsets(text: str | None) -> tuple[ConnectorTools | None, Mapping[Partition, int] | None]:
+def source_offsets(text: str | None) -> tuple[ConnectorTools | None, Mapping[Partition, int] | None]:
     """Return the connector that knows an offset of a source, and the next offset of each partition; (None, None) if none does."""
     try:
         value = None if text is None else json.loads(text)
@@ -113,6 +121,23 @@ def _offsets(text: str | None) -> tuple[ConnectorTools | None, Mapping[Partition
         if value is not None and (offsets := known.query_offsets(value)) is not None:
             return known, offsets
     return None, None
+
+
+def connection_of(known: ConnectorTools, options: tuple[str | None, tuple[str, ...], str | None]) -> dict[str, Any]:
+    """Return the parameters of a connection from the command line: the checkpoint of a query stores none. Reads a file, if one is named.
+
+    Args:
+        known: the tools of the connector of a source.
+        options: the values of `--bootstrap`, `--param` and `--params-file`.
+
+    Raises:
+        ConfigurationError: they cannot be read, or name no broker.
+    """
+    connection = known.connection(None, known.read_parameters(*options))
+    if connection is None:
+        words = "the checkpoint of a query stores no parameters of a connection: give --bootstrap HOST:PORT, and the others that"
+        raise ConfigurationError(f"{words} the brokers require by --param or --params-file", key="bootstrap", value=None)
+    return connection
 
 
 # -- for people and as JSON
@@ -133,7 +158,22 @@ def notes(query: Query) -> list[str]:
             said.append(f"source {source.name}: no connector knows its offsets")
         elif not source.is_counted:
             said.append(f"source {source.name}: where the batch begins is not stored for all partitions; its end stands there")
+    if query.ledger:
+        said.append(f"the ledger has {_lost_words(query)}: `kstream ledger {query.url}`")
     return said
+
+
+def _lost_words(query: Query) -> str:
+    """Return how much is in the ledger."""
+    lost = [each for entry in query.ledger for each in entry.lost]
+    known = sum(each.lost_until - each.lost_from for each in lost if each.lost_until is not None)
+    topics = ", ".join(sorted({each.topic for each in lost}))
+    return f"{count(len(lost), 'range')} of lost records of {topics}, {count(known, 'offset')} as far as their ends are known"
+
+
+def ledger_rows(query: Query) -> list[dict[str, Any]]:
+    """Return a row for each range of the ledger, as JSON values."""
+    return [{"at": entry.at_ms, **lost.to_json()} for entry in query.ledger for lost in entry.lost]
 
 
 def print_offsets(query: Query, as_json: bool) -> None:
@@ -207,6 +247,7 @@ def status_data(query: Query, report: QueryReport) -> dict[str, Any]:
         "begun": query.begun_ms,
         "committed_at": query.committed_ms,
         "seconds_open": report.seconds_open,
+        "ledger": len(ledger_rows(query)),
     }
 
 
@@ -218,6 +259,7 @@ def status_words(query: Query, report: QueryReport) -> list[str]:
         lines.append("no batch is committed" if committed is None else f"the last committed batch is {committed}")
     sources = ", ".join(f"{source.name} ({_topics(source)})" for source in query.sources)
     lines += [f"sources: {sources}"] if sources else []
+    lines += [f"the ledger has {_lost_words(query)}"] if query.ledger else []
     said = "The checkpoint of a query of Structured Streaming does not say whether it runs."
     return [*lines, f"{said} `kstream lag` shows how far it is behind."]
 

@@ -8,6 +8,8 @@
     limits             shares of a limit by lag, and the division of a micro-batch into tasks (pure)
     record_lengths     RecordLengths: how long the next records are
     trigger_limits     TriggerLimits: how many records a micro-batch may have
+    places             places that an option names
+    losses             QueryLosses: what a query has lost, as its planner knows it
     bounds             where a query begins and where a batch ends; how long it waits for brokers
     micro_batches      MicroBatches: the plans of a stream, in the planner process of its query
     partition_reads    what a task reads

@@ -14,17 +14,19 @@ be all of the query there. So there only partitions that begin at `latest`, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
-from kstream.offsets.offset_range import OffsetRange, Partition
+from kstream.offsets.offset_range import LostRange, OffsetRange, Partition
 from kstream.offsets.positions import Positions
 from kstream_kafka.client.ports import DriverClient
-from kstream_kafka.errors import LogShrankError
+from kstream_kafka.errors import LogShrankError, UnknownTopicError
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.planning.planner import KafkaPlanner
 from kstream_kafka.structured.bounds import MakeClient, driver_client, partitions_of, patiently, resolved
+from kstream_kafka.structured.losses import QueryLosses, log_lost, removed
 from kstream_kafka.structured.options import Bound, SourceOptions
 from kstream_kafka.structured.record_lengths import RecordLengths
 from kstream_kafka.structured.trigger_limits import TriggerLimits
@@ -66,6 +68,7 @@ class MicroBatches:
         self._client: DriverClient | None = None
         self._lengths = lengths or RecordLengths(options.params)
         self._limits = TriggerLimits(options, self._clock, self._lengths.mean)
+        self._losses = QueryLosses(options.checkpoint, self._clock)
         self._begun: Offsets | None = None
         """Where the query began, once Spark has asked for it."""
         self._seen: Offsets | None = None
@@ -138,7 +141,8 @@ class MicroBatches:
     def plan(self, start: Offsets, end: Offsets) -> KafkaPlan:
         """Return the plan of a batch: that of `latest`, or one of the same offsets for a batch of an earlier process.
 
-        A batch of an earlier process has no leader epochs, and the topic ids of now: Spark stores none.
+        A batch of an earlier process has no leader epochs, and the topic ids of now: Spark stores none. If data loss does not fail the
+        query, the losses of the batch are written into the ledger of the query: the batch is in the checkpoint now.
 
         Args:
             start: where the batch begins.
@@ -147,10 +151,13 @@ class MicroBatches:
         Raises:
             LogShrankError: the batch ends before it begins, and data loss fails the query.
             KafkaError: an error of the client.
+            StorageError: the ledger cannot be written.
         """
         if self._plan is None or self._plan.until_offsets != end:
             self._plan = self._asked(lambda client: self._planned_before(client, start, end))
         self._is_used = True
+        if not self._options.fail_on_data_loss:
+            self._losses.note(start, end, [*self._plan.lost, *self._removed(self._plan)])
         return self._plan
 
     def close(self) -> None:
@@ -228,6 +235,19 @@ class MicroBatches:
         self.log_ends = self._planner.log_ends(Time(self._batches))
         return plan
 
+    def _removed(self, plan: KafkaPlan) -> list[LostRange]:
+        """Return the records of a plan that retention has removed, and log a warning for each range. One request, if there are records."""
+        full = [r for r in plan.ranges if r.count()]
+        if not full:
+            return []
+        try:
+            begins = self._asked(lambda client: client.earliest({(r.topic, r.partition) for r in full}))
+        except UnknownTopicError:  # it was deleted meanwhile, and the tasks say so
+            return []
+        lost = removed(full, {p: begin.offset for p, begin in begins.items()})
+        log_lost(lost)
+        return lost
+
     def _held(self, start: Offsets, only_latest: bool) -> set[Partition]:
         """Return the partitions of which this batch reads nothing, because it is the first, and stores where the query begins.
 
@@ -246,10 +266,18 @@ class MicroBatches:
         earliest = {p: log.offset for p, log in client.earliest(unlike).items()} if unlike else {}
         begins = {p: start.get(p, earliest.get(p, at)) for p, at in end.items()}
         shrunk = sorted((*p, at, end[p]) for p, at in begins.items() if end[p] < at and p in start)
+        lost: list[LostRange] = []
         if shrunk and start != self._begun:
             if self._options.fail_on_data_loss:
                 raise LogShrankError(shrunk)
             begins.update({(topic, number): earliest[topic, number] for topic, number, _, _ in shrunk})
+            lost = [LostRange(topic, number, until, at, "truncation", _shrunk_text(at, until)) for topic, number, at, until in shrunk]
+            log_lost(lost)
         # In a first batch, shrunk partitions began where it ends, and would begin later today: there is nothing to read.
         ranges = [OffsetRange(*p, min(begins[p], end[p]), end[p]) for p in sorted(end)]
-        return KafkaPlan.without_epochs(ranges, client.topic_ids({topic for topic, _ in end}))
+        return replace(KafkaPlan.without_epochs(ranges, client.topic_ids({topic for topic, _ in end})), lost=lost)
+
+
+def _shrunk_text(at: int, until: int) -> str:
+    """Return what has become of a partition whose batch ends before it begins, in words."""
+    return f"the batch ends at {until}, and offset {at} was next to be read: the log was cut, or the topic was made anew"

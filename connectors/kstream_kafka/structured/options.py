@@ -18,9 +18,11 @@ from kstream.conf import parse_bool, parse_bytes, parse_time_ms
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position, Positions
+from kstream.storage import StorePlace
 from kstream_kafka.client.params import COMMON, CONSUMER, RENAMED, KafkaParams
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.planning.subscription import Partitions, Subscribed, TopicPattern, Topics
+from kstream_kafka.structured.places import PLACE
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -125,7 +127,17 @@ OPTIONS = (
         "bool",
         "true",
         _BOTH,
-        "Whether a query fails when records are gone before it could read them. If not, it continues with those that are there.",
+        "Whether a query fails when records are gone before it could read them. If not, it continues with those that are there. What the "
+        "planner of a stream finds is in its log, and in the ledger of `checkpointLocation`. What only a task sees, because it went after "
+        "the batch was planned, is a warning in the log of its executor.",
+    ),
+    Option(
+        "checkpointLocation",
+        "place",
+        "",
+        _STREAM,
+        "The `checkpointLocation` of the query once more, which Spark does not tell a source. With `failOnDataLoss=false` lost records "
+        "have entries in its ledger then: `kstream ledger`. Spark has no such option.",
     ),
     Option("maxOffsetsPerTrigger", "number", "", _STREAM, "The most offsets of a micro-batch, shared among the partitions by their lags."),
     Option(
@@ -215,6 +227,7 @@ class SourceOptions:
         ends: where a batch ends; None for the end of each log.
         late_start: what happens to a starting time after all records: one of LATE_STARTS.
         fail_on_data_loss: whether a query fails when records are gone.
+        checkpoint: the checkpoint of the query, for its ledger; None for no ledger.
         max_offsets: the most offsets of a micro-batch; None for no limit.
         min_offsets: the fewest offsets of a micro-batch; None for no wait.
         max_delay_ms: the longest wait for `min_offsets`, in ms.
@@ -234,6 +247,7 @@ class SourceOptions:
     ends: Bound | None = None
     late_start: str = LATE_STARTS[0]
     fail_on_data_loss: bool = True
+    checkpoint: StorePlace | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_delay_ms: int = 900_000
@@ -309,6 +323,7 @@ _BY_LOWER_CASE = {option.name.lower(): option for option in OPTIONS}
 _ATTRIBUTES = {
     "startingOffsetsByTimestampStrategy": "late_start",
     "failOnDataLoss": "fail_on_data_loss",
+    "checkpointLocation": "checkpoint",
     "maxOffsetsPerTrigger": "max_offsets",
     "minOffsetsPerTrigger": "min_offsets",
     "maxTriggerDelay": "max_delay_ms",
@@ -526,6 +541,7 @@ KINDS: dict[str, Kind] = {
     "milliseconds": (_count, "a whole number of milliseconds"),
     "time": (parse_time_ms, "a time such as 500ms, 10s or 15m"),
     "size": (parse_bytes, "a size such as 1048576, 512k or 64m"),
+    "place": PLACE,
 }
 """The kinds of values, by name."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,11 @@ from kstream_kafka.reader.data_frame import no_cycle_collection
 from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
 from kstream_kafka.reader.range_task import lend_in_task
 from kstream_kafka.structured.limits import tasks_of
+from kstream_kafka.structured.losses import log_lost
 from kstream_kafka.structured.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-
-logger = logging.getLogger("kstream.kafka")
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,7 @@ def input_partitions(plan: KafkaPlan, options: SourceOptions) -> list[KafkaInput
 
 def log_losses(report: ReportData) -> None:
     """Log a warning for each loss that a task has found. A task of a Python data source has no other way to tell it."""
-    for lost in lost_ranges(report.get("lost", {})):
-        where = (lost.topic, lost.partition, lost.lost_from)
-        logger.warning("%s-%d: the query goes on without records from offset %d: %s", *where, lost.detail)
+    log_lost(lost_ranges(report.get("lost", {})))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.storage import StorePlace
-from kstream.storage.open import HADOOP, OBJECT_STORES, is_known, scheme_of
+from kstream.storage.open import OBJECT_STORES, scheme_of
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.transaction import check_properties
 from kstream_kafka.errors import SourceOptionError
@@ -30,6 +30,7 @@ from kstream_kafka.structured.options import (
     of_kafka,
     parsed,
 )
+from kstream_kafka.structured.places import is_absolute
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 FAIL, KEEP = "fail", "keep"
@@ -195,29 +196,16 @@ def _one_of(*known: str) -> Kind:
     return parse, " or ".join(known)
 
 
-def _place(text: str) -> StorePlace:
-    """Return a place for spools. ValueError unless it is an absolute path or a URL that Python workers open."""
-    scheme = scheme_of(text)
-    if scheme in HADOOP or scheme == "memory" or not is_known(scheme) or not _is_absolute(text):
-        raise ValueError
-    return StorePlace(text, exclusive=False)
-
-
 def _checkpoint(text: str | None) -> StorePlace | None:
     """Return the place of a checkpoint; None if it is not known, or Python workers cannot open it without more options."""
     if text is None or scheme_of(text) not in {"", "file", *OBJECT_STORES}:
         return None
-    return StorePlace(text.rstrip("/"), exclusive=False) if _is_absolute(text) else None
+    return StorePlace(text.rstrip("/"), exclusive=False) if is_absolute(text) else None
 
 
 def _spools_of(checkpoint: StorePlace) -> StorePlace:
     """Return the place for spools in a checkpoint."""
     return StorePlace(f"{checkpoint.url}/{SPOOLS}", exclusive=False)
-
-
-def _is_absolute(text: str) -> bool:
-    """Return whether a path or URL names the same place in each process."""
-    return scheme_of(text) != "" or text.startswith("/")
 
 
 def _prefix(text: str) -> str:
@@ -232,7 +220,6 @@ _KINDS: dict[str, Kind] = {
     "text": (_text, "some text"),
     "delivery": _one_of(EXACTLY_ONCE, AT_LEAST_ONCE),
     "output changed": _one_of(FAIL, KEEP),
-    "place": (_place, "an absolute path, or a URL of an object store or of fsspec, which Python workers can open; not of Hadoop"),
     "prefix": (_prefix, "the beginning of a topic's name, such as kstream"),
 }
 

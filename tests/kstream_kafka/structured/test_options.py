@@ -31,8 +31,11 @@ EXAMPLES = {
     "milliseconds": "100",
     "time": "10s",
     "size": "1m",
+    "place": "/checkpoints/orders",
 }
 """A value of each kind."""
+OWN = {"maxBytesPerTrigger", "maxPartitions", "checkpointLocation"}
+"""The options that Spark's source does not have."""
 OF_SPARK = {
     "subscribe",
     "subscribePattern",
@@ -75,7 +78,7 @@ def offsets(**each: dict[str, Any]) -> Positions:
 
 
 def test_every_option_of_spark_is_known_or_refused_with_a_reason() -> None:
-    assert {option.name for option in OPTIONS} | REFUSED.keys() == {*OF_SPARK, "maxBytesPerTrigger", "maxPartitions", "path"}
+    assert {option.name for option in OPTIONS} | REFUSED.keys() == {*OF_SPARK, *OWN, "path"}
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 

@@ -1,0 +1,104 @@
+"""The ledger of a query of Structured Streaming: records that no batch of it will read. It is a folder in the checkpoint of the query.
+
+An entry belongs to one batch, or to one change of the offsets. Its name says which, so that a batch that is planned again has no second
+entry. Spark looks at no folder that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kstream.checkpoint import format
+from kstream.checkpoint.declared_types import moment
+from kstream.errors import MissingFileError
+from kstream.offsets.offset_range import LostRange
+from kstream.storage import FileStore
+
+FOLDER = "kstream-ledger"
+KIND = "query-loss"
+RETENTION = "retention"
+"""The cause of losses that grow while a batch waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLoss:
+    """An entry of the ledger.
+
+    Attributes:
+        at_ms: when it was first written, in milliseconds since the Unix epoch.
+        lost: the lost records, sorted.
+    """
+
+    at_ms: int
+    lost: tuple[LostRange, ...]
+
+
+def add_losses(store: FileStore, name: str, at_ms: int, lost: Iterable[LostRange]) -> None:
+    """Add the losses of a batch to its entry, or make one. A second time changes nothing. Blocks. One process at a time adds to an entry.
+
+    Args:
+        store: the checkpoint of the query.
+        name: names the batch, the same at each try.
+        at_ms: the time, in milliseconds since the Unix epoch.
+        lost: the losses; at least one.
+
+    Raises:
+        CorruptRecordError: the entry is damaged.
+        StorageError: the store failed.
+    """
+    before = _read(store, name)
+    known = before.lost if before is not None else ()
+    entry = QueryLoss(at_ms if before is None else before.at_ms, _united(known, lost))
+    if entry != before:
+        fields = {"at": entry.at_ms, "lost": [each.to_json() for each in entry.lost]}
+        store.replace(f"{FOLDER}/{name}", format.encode(KIND, fields))
+
+
+def read_query_ledger(store: FileStore) -> list[QueryLoss]:
+    """Return the entries of a query, oldest first. Lists a folder, and reads a file for each entry. Blocks.
+
+    Raises:
+        CorruptRecordError: an entry is damaged.
+        StorageError: the store failed.
+    """
+    found = [_read(store, name) for name in store.list(FOLDER) if not name.startswith(".")]
+    return sorted(
+        (entry for entry in found if entry is not None), key=lambda entry: (entry.at_ms, entry.lost[0].topic, entry.lost[0].lost_from)
+    )
+
+
+def _read(store: FileStore, name: str) -> QueryLoss | None:
+    """Return an entry; None if there is none."""
+    path = f"{FOLDER}/{name}"
+    try:
+        data = store.read(path)
+    except MissingFileError:
+        return None
+    return format.decode(KIND, data, store.path(path), _entry_of)
+
+
+def _entry_of(fields: format.Fields) -> QueryLoss:
+    """Make an entry from its fields."""
+    return QueryLoss(moment(fields["at"]), tuple(LostRange.from_json(each) for each in fields["lost"]))
+
+
+def _united(known: Iterable[LostRange], lost: Iterable[LostRange]) -> tuple[LostRange, ...]:
+    """Return the losses of all tries of a batch, sorted. Pure.
+
+    Retention may have removed more until a later try: the longer range stays. Of what became of a topic a later try knows less, because the
+    checkpoint has no topic ids: what is known of a partition stays.
+    """
+    explained = {(each.topic, each.partition) for each in known if each.cause != RETENTION}
+    new = (each for each in lost if each.cause == RETENTION or (each.topic, each.partition) not in explained)
+    found: dict[tuple[str, int, int, str], LostRange] = {}
+    for each in (*known, *new):
+        key = each.topic, each.partition, each.lost_from, each.cause
+        if key not in found or _is_longer(each, found[key]):
+            found[key] = each
+    return tuple(found[key] for key in sorted(found))
+
+
+def _is_longer(one: LostRange, other: LostRange) -> bool:
+    """Return whether `one` ends behind `other`, which begins at the same offset."""
+    return other.lost_until is not None and (one.lost_until is None or one.lost_until > other.lost_until)

@@ -1,0 +1,64 @@
+"""The ledger of a query: one entry for each batch, however often it is planned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kstream.checkpoint.query_ledger import FOLDER, QueryLoss, add_losses, read_query_ledger
+from kstream.errors import CorruptRecordError
+from kstream.offsets.offset_range import LostRange
+from kstream.storage import LocalFileStore
+
+GOLDEN = (
+    b'{"at":1700000000000,"checksum":"9d9fe91df802ab533ddd260852856664cec9fe01413a2fac7b1ef5fc0c513a0a","kind":"query-loss","lost":'
+    b'[{"cause":"retention","detail":"d","from":5,"partition":0,"topic":"orders","until":8}],"version":1}'
+)
+
+
+def retention(begin: int, until: int, partition: int = 0) -> LostRange:
+    return LostRange("orders", partition, begin, until, "retention", "d")
+
+
+ANEW = LostRange("orders", 0, 9, None, "recreation", "the topic was created again")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalFileStore:
+    return LocalFileStore(str(tmp_path))
+
+
+def test_the_bytes_and_the_name_of_an_entry(store: LocalFileStore) -> None:
+    add_losses(store, "batch-1", 1_700_000_000_000, [retention(5, 8)])
+    assert store.list(FOLDER) == ["batch-1"]
+    assert store.read("kstream-ledger/batch-1") == GOLDEN
+
+
+def test_entries_are_read_as_they_were_written_oldest_first(store: LocalFileStore) -> None:
+    add_losses(store, "batch-b", 2, [retention(5, 8, 1), retention(1, 3)])
+    add_losses(store, "batch-a", 3, [ANEW])
+    assert read_query_ledger(store) == [QueryLoss(2, (retention(1, 3), retention(5, 8, 1))), QueryLoss(3, (ANEW,))]
+
+
+def test_a_query_without_losses_has_an_empty_ledger(store: LocalFileStore) -> None:
+    assert read_query_ledger(store) == []
+
+
+def test_a_batch_that_is_planned_again_has_one_entry_which_grows_as_more_is_removed(store: LocalFileStore) -> None:
+    for at_ms, until in ((1, 8), (2, 8), (3, 12), (4, 8)):
+        add_losses(store, "batch-1", at_ms, [retention(5, until)])
+    assert read_query_ledger(store) == [QueryLoss(1, (retention(5, 12),))]
+
+
+def test_what_is_known_of_a_topic_made_anew_stays_though_a_later_try_knows_less(store: LocalFileStore) -> None:
+    add_losses(store, "batch-1", 1, [ANEW])
+    add_losses(store, "batch-1", 2, [LostRange("orders", 0, 2, 9, "truncation", "the batch ends before it begins"), retention(0, 1)])
+    assert read_query_ledger(store) == [QueryLoss(1, (retention(0, 1), ANEW))]
+
+
+def test_a_damaged_entry_is_an_error_and_never_an_empty_ledger(store: LocalFileStore) -> None:
+    add_losses(store, "batch-1", 1, [ANEW])
+    store.replace("kstream-ledger/batch-1", store.read("kstream-ledger/batch-1").replace(b"orders", b"Orders"))
+    with pytest.raises(CorruptRecordError):
+        read_query_ledger(store)
