@@ -19,7 +19,7 @@ from kstream.checkpoint.query_ledger import QueryLoss, read_query_ledger
 from kstream.checkpoint.sign_of_life import duration_text
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import CheckpointOffsets, tools
-from kstream.cli.structured_streaming import COMMITS, NewestBatches, initial_offset, newest_batches, read_entry
+from kstream.cli.structured_streaming import COMMITS, OFFSETS, NewestBatches, initial_offset, newest_batches, read_entry
 from kstream.cli.terminal import count, echo, table_console
 from kstream.connectors import ConnectorTools
 from kstream.errors import ConfigurationError
@@ -92,10 +92,22 @@ def read_query(store: FileStore) -> Query:
     if batches.begun is None:
         return Query(store.url, batches, [], None, committed_ms, ledger)
     newest = read_entry(store, batches.begun)
-    before = newest.sources if batches.open is None else {} if batches.committed is None else read_entry(store, batches.committed).sources
+    before = newest.sources if batches.open is None else _after_committed(store, batches)
     sources = [_source(store, number, name, text, before) for number, (name, text) in enumerate(newest.sources.items())]
     begun_ms = newest.metadata.get("batchTimestampMs")
     return Query(store.url, batches, sources, begun_ms if isinstance(begun_ms, int) else None, committed_ms, ledger)
+
+
+def _after_committed(store: FileStore, batches: NewestBatches) -> Mapping[str, str]:
+    """Return the offsets after the last committed batch; {} if they are not stored, so that nobody knows where the open batch begins.
+
+    With asynchronous progress tracking Spark stores some batches only, and may remove the offsets of the last committed one before its
+    commit.
+    """
+    committed, begun = batches.committed, batches.open
+    if committed is None or (begun is not None and begun > committed + 1 and not store.exists(f"{OFFSETS}/{committed}")):
+        return {}
+    return read_entry(store, committed).sources
 
 
 def _source(store: FileStore, number: int, name: str, text: str, before: Mapping[str, str]) -> QuerySource:

@@ -22,6 +22,7 @@ from kstream.cli.query import judge_query, read_query
 from kstream.storage import LocalFileStore
 
 REAL = Path(__file__).parent / "structured_streaming"
+KAFKA = '{"orders":{"0":15,"1":18}}'
 BEGUN = 1_795_503_811_013
 
 
@@ -59,6 +60,15 @@ def refusal(*arguments: str) -> str:
 
 
 # -- lag
+
+
+@pytest.mark.parametrize("batches", [{5: [KAFKA], 9: [KAFKA]}, {9: [KAFKA]}])
+def test_gaps_of_asynchronous_progress_tracking_are_no_damage(tmp_path: Path, bootstrap: str, batches: dict[int, list[str]]) -> None:
+    """Spark removes the offsets of batch 5 before its commit, if a hundred batches have run until it stores the next one."""
+    found = data("lag", str(query(tmp_path / "q", batches, [5])), "--bootstrap", bootstrap)
+    assert figures(found["partitions"], "next", "lag") == [("0", "orders", 0, 15, 85), ("0", "orders", 1, 18, 82)]
+    assert found["notes"][0] == "batch 9 has begun and is not committed"
+    assert ("its end stands there" in found["notes"][-1]) == (5 not in batches)
 
 
 def test_the_lag_of_a_query_is_from_its_last_committed_batch_to_the_ends_of_the_logs(bootstrap: str) -> None:

@@ -82,13 +82,13 @@ def read_standing(store: FileStore) -> QueryStanding:
         raise refused(store, f"no batch of {store.url} has begun: there is nothing to move. Begin the query with the other source")
     newest = read_entry(store, batches.begun)
     _check_form(store, batches.begun, newest.metadata)
-    before = {} if batches.committed is None else read_entry(store, batches.committed).sources
     if batches.open is not None and batches.open != (-1 if batches.committed is None else batches.committed) + 1:
         words = f"batch {batches.open} of {store.url} has begun, and the last committed one is {batches.committed}"
         raise refused(store, f"{words}: run the query once with its own source, and without asyncProgressTrackingEnabled")
     if batches.open is None and batches.begun != batches.committed:
         words = f"batch {batches.committed} is committed, and the last that has begun is {batches.begun}"
         raise refused(store, f"{store.url} is damaged: {words}")
+    before = {} if batches.committed is None else read_entry(store, batches.committed).sources
     sources: list[SourceStanding] = []
     for name, text in newest.sources.items():
         begin, end = _offsets(before.get(name)), _offsets(text) if batches.open is not None else None
