@@ -79,7 +79,7 @@ def test_a_query_goes_back_and_forth_between_the_sources_on_one_checkpoint(
     assert of_spark == text_of({(t, p): 5 for p in range(12)})
 
 
-# -- the ledger of a query
+# -- the ledger of a query, and other offsets
 
 
 def said_by(*arguments: str) -> str:
@@ -87,6 +87,21 @@ def said_by(*arguments: str) -> str:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def test_a_query_goes_on_where_its_offsets_are_set_with_either_source(
+    spark: SparkSession, jvm: Ask, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    t, checkpoint, to = topic(2), str(tmp_path / "checkpoint"), tmp_path / "to.json"
+    kafka.produce(t, [(None, f"{i}", p) for p in range(2) for i in range(10)])
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest"}
+    query = {"options": options, "stream": True, "checkpoint": checkpoint}
+    assert len(rows_of(spark, "kstream", query)) == 20
+    lives: list[Ask] = [jvm, lambda query: rows_of(spark, "kstream", query)]
+    for begins, run in zip(((3, 8), (9, 0), (10, 7)), lives * 2, strict=False):
+        to.write_text(offsets(t, *begins))
+        said_by("offsets", "reset", checkpoint, "--to", str(to), "--bootstrap", kafka.bootstrap, "--take-over")
+        assert [row[3:5] for row in run(query)] == [[p, at] for p in range(2) for at in range(begins[p], 10)]
 
 
 def test_records_that_are_lost_are_in_the_ledger_of_the_query(

@@ -220,6 +220,10 @@ class ConnectorTools:
         """
         return None
 
+    def plan_at(self, offsets: Mapping[Partition, int]) -> dict[str, Any]:
+        """Return plan data that reads nothing and ends at these offsets, which `query_offsets` has returned. Pure."""
+        self._not_offered("offsets of queries")
+
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets. Asks the brokers. Blocks.
 

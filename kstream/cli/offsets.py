@@ -41,6 +41,7 @@ from kstream.cli.inputs import (
     tools_of,
 )
 from kstream.cli.query import print_offsets, read_query
+from kstream.cli.query_offsets import reset_query
 from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, prepare_to_write
@@ -88,6 +89,7 @@ def show(path: str, as_json: bool) -> None:
 @click.option("--to", required=True, help="earliest, latest, -2h, -1000 (records before the end), an ISO time, or a .json file.")
 @topic_option
 @stream_option
+@click.option("--source", metavar="N", help="Only this source of a query (its number or name, see show).")
 @dry_run_option
 @take_over_option
 @connection_options
@@ -96,6 +98,7 @@ def reset(
     to: str,
     topics: tuple[str, ...],
     stream: int | None,
+    source: str | None,
     dry_run: bool,
     take_over: bool,
     bootstrap: str | None,
@@ -106,11 +109,22 @@ def reset(
 
     A .json file holds {"topic": {"0": 5, "1": "latest"}}: only those partitions move. A topic that was deleted and recreated is taken as
     it is now. Skipped offsets go to the ledger. Pending batches run again with their own ranges.
+
+    PATH may also be the checkpointLocation of a query of Structured Streaming. The last batch must be committed,
+    and the query must have no state. The change is a batch without records, which is committed. A query that runs nevertheless ends with
+    an error at its next batch. Give --bootstrap, since the checkpoint stores no brokers.
     """
     with clear_errors():
-        store = open_existing(path)
+        store = open_existing(path, or_query=True)
         wanted = _position(to)
         named = tuple(wanted) if isinstance(wanted, dict) else topics
+        if holds_query(store):
+            if stream is not None:
+                raise click.UsageError("a query has no streams: choose one of its sources by --source")
+            reset_query(store, wanted, named, source, (bootstrap, params, params_file), _now_ms(), dry_run, take_over)
+            return
+        if source is not None:
+            raise click.UsageError("a checkpoint of kstream has no sources: choose one of its streams by --stream")
         connections = Connections(store, bootstrap, params, params_file)
         reset_streams(store, wanted, named, stream, connections, dry_run, take_over)
 

@@ -19,10 +19,11 @@ from kstream.checkpoint.query_ledger import QueryLoss, read_query_ledger
 from kstream.checkpoint.sign_of_life import duration_text
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import CheckpointOffsets, tools
-from kstream.cli.structured_streaming import COMMITS, OFFSETS, NewestBatches, initial_offset, newest_batches, read_entry
+from kstream.cli.structured_streaming import COMMITS, NewestBatches, initial_offset, newest_batches, read_entry
 from kstream.cli.terminal import count, echo, table_console
 from kstream.connectors import ConnectorTools
 from kstream.errors import ConfigurationError
+from kstream.offsets.offset_log import OFFSETS
 from kstream.offsets.offset_range import Partition
 from kstream.storage import FileStore
 

@@ -7,6 +7,7 @@ offset at which a Kafka source began. The offset of a Kafka source is `{"topic":
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from kstream.offsets.topic_offsets import TopicOffsets, by_partition, by_topic
 from kstream.storage import FileStore
 
 COMMITS, METADATA, SOURCES = "commits", "metadata", "sources"
+STATE_FILES = ("state", "state/0/_metadata/metadata", "state/0/_metadata/v2/0", "state/0/0/1.delta", "state/0/0/1.zip")
+"""Files of which a query with state has one: the folder itself, where a store has folders, or what its first operator writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,12 @@ class BatchEntry:
     """A file of the offset log.
 
     Attributes:
+        version: that of the log.
         sources: the offset of each source after the batch, by its name or number; `-` if it has none yet.
         metadata: the metadata of the batch, such as `batchTimestampMs`; empty if it has none.
     """
 
+    version: str
     sources: dict[str, str]
     metadata: dict[str, Any]
 
@@ -84,7 +89,27 @@ def read_entry(store: FileStore, batch: int) -> BatchEntry:
         metadata = json.loads(text.split("\n")[1])
     except ValueError:
         metadata = {}
-    return BatchEntry(sources, metadata if isinstance(metadata, dict) else {})
+    return BatchEntry(text.split("\n")[0], sources, metadata if isinstance(metadata, dict) else {})
+
+
+def check_form(store: FileStore, batch: int, metadata: Mapping[str, object], therefore: str) -> None:
+    """Check that a batch is one of micro-batches, and says nothing that this module does not know. Pure.
+
+    Args:
+        store: the checkpoint, for the error.
+        batch: the number of the batch.
+        metadata: its metadata.
+        therefore: what cannot be done else, as a clause.
+
+    Raises:
+        ConfigurationError: it is not, or does.
+    """
+    place = store.path(f"{OFFSETS}/{batch}")
+    if not isinstance(metadata.get("batchTimestampMs"), int):
+        raise refused(store, f"{place} is no micro-batch, but one of continuous processing: {therefore}")
+    for key in ("sourceMetadataInfo", "controlBatchInfo"):
+        if metadata.get(key):
+            raise refused(store, f"{place} has {key}, which this version of kstream does not know: {therefore}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from typing import Any
 from kstream.batch.plan import kind_of
 from kstream.connectors import ConnectorTools, Finding, LogRecord, NeededPackage, ResetResult
 from kstream.errors import ConfigurationError
-from kstream.offsets.offset_range import Partition, PlannedRange, UnreadableRange, stored_ranges
+from kstream.offsets.offset_range import OffsetRange, Partition, PlannedRange, UnreadableRange, stored_ranges
 from kstream.offsets.topic_offsets import by_partition
 from kstream_kafka.client.params import RENAMED
-from kstream_kafka.planning.plan import KAFKA
+from kstream_kafka.planning.plan import KAFKA, KafkaPlan
 
 BOOTSTRAP = "bootstrap.servers"
 _BOOTSTRAP_NAMES = (BOOTSTRAP, "metadata.broker.list")
@@ -96,6 +96,10 @@ class KafkaTools(ConnectorTools):
     def query_offsets(self, offset: Any) -> Mapping[Partition, int] | None:
         """Return the offsets of Spark's Kafka source and of `format("kstream")`, which have one form; None for another one. Pure."""
         return by_partition(offset)
+
+    def plan_at(self, offsets: Mapping[Partition, int]) -> dict[str, Any]:
+        """Return the stored form of a KafkaPlan that reads nothing and ends at these offsets, without topic ids. Pure."""
+        return KafkaPlan.without_epochs([OffsetRange(*p, at, at) for p, at in sorted(offsets.items())]).encode()
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
         """Move a stream to other offsets; see `reset_offsets` for arguments and errors. Asks the brokers. Blocks."""

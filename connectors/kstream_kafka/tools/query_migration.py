@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kstream.cli.structured_streaming import SOURCES, initial_offset, newest_batches, read_entry, refused
+from kstream.cli.structured_streaming import SOURCES, check_form, initial_offset, newest_batches, read_entry, refused
 from kstream.errors import AlreadyExistsError, ConfigurationError
 from kstream.offsets.offset_log import NO_OFFSET
 from kstream.offsets.offset_range import Partition
@@ -81,7 +81,7 @@ def read_standing(store: FileStore) -> QueryStanding:
     if batches.begun is None:
         raise refused(store, f"no batch of {store.url} has begun: there is nothing to move. Begin the query with the other source")
     newest = read_entry(store, batches.begun)
-    _check_form(store, batches.begun, newest.metadata)
+    check_form(store, batches.begun, newest.metadata, "the query cannot be moved")
     if batches.open is not None and batches.open != (-1 if batches.committed is None else batches.committed) + 1:
         words = f"batch {batches.open} of {store.url} has begun, and the last committed one is {batches.committed}"
         raise refused(store, f"{words}: run the query once with its own source, and without asyncProgressTrackingEnabled")
@@ -97,16 +97,6 @@ def read_standing(store: FileStore) -> QueryStanding:
     if all(offsets is None for source in sources for offsets in (source.begin, source.end, source.initial)):
         raise refused(store, f"no source of {store.url} reads Kafka: there is nothing to move")
     return QueryStanding(batches.committed, batches.open, sources)
-
-
-def _check_form(store: FileStore, batch: int, metadata: Mapping[str, object]) -> None:
-    """Check that a batch is one of micro-batches, and says nothing that this module does not know. ConfigurationError."""
-    place = store.path(f"offsets/{batch}")
-    if "batchTimestampMs" not in metadata:
-        raise refused(store, f"{place} is no micro-batch: a query of continuous processing cannot be moved")
-    for key in ("sourceMetadataInfo", "controlBatchInfo"):
-        if metadata.get(key):
-            raise refused(store, f"{place} has {key}, which this version of kstream does not know: the query cannot be moved")
 
 
 def _offsets(text: str | None) -> Offsets | None:

@@ -1,0 +1,261 @@
+"""New offsets for a query of Structured Streaming that does not run: what `kstream offsets reset` does with the checkpoint of a query.
+
+A change is a batch of its own, which reads nothing and is committed. Spark, and any source, goes on where the last committed batch ends.
+Files are only created, never written over. So a query that runs nevertheless, and plans the same batch, is refused by one of the files:
+either the change is, or the query ends ("Multiple streaming jobs detected").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from kstream.checkpoint.query_ledger import add_losses
+from kstream.checkpoint.sign_of_life import duration_text
+from kstream.cli.query import connection_of, source_offsets
+from kstream.cli.structured_streaming import (
+    COMMITS,
+    STATE_FILES,
+    BatchEntry,
+    NewestBatches,
+    check_form,
+    newest_batches,
+    read_entry,
+    refused,
+)
+from kstream.cli.terminal import echo, fail, table_console
+from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
+from kstream.errors import AlreadyExistsError
+from kstream.offsets.offset_log import OFFSETS
+from kstream.offsets.offset_range import LostRange
+from kstream.offsets.topic_offsets import by_topic
+from kstream.storage import FileStore, prepare_to_write
+
+MARK = "kstream.offsets"
+"""A key of the settings in the metadata of a batch that is a change of offsets. Spark reads no settings that it does not know."""
+QUIET_MS = 60_000
+"""A query seems to run if its last batch began or was committed less than this many milliseconds ago."""
+_FILE_SINKS = (
+    "If the query writes files by a sink of Spark (parquet, json, csv, text, orc), create a file _spark_metadata/{batch} with the content "
+    "v1 in its output before it starts: the log of such a sink must have each batch."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedQuery:
+    """A query whose last batch is committed.
+
+    Attributes:
+        batch: that batch.
+        entry: what the offset log has of it.
+        watermark_ms: the watermark that it leaves to the next batch.
+        moment_ms: when it began or was committed, whichever is later; 0 if nothing tells it.
+    """
+
+    batch: int
+    entry: BatchEntry
+    watermark_ms: int
+    moment_ms: int
+
+
+def read_committed(store: FileStore, dry_run: bool = False) -> CommittedQuery:
+    """Read the last batch of a query whose offsets can be set. A change that was cut short is finished first. Blocks on the store.
+
+    Args:
+        store: the checkpoint of the query.
+        dry_run: finish nothing.
+
+    Raises:
+        ConfigurationError: the last batch is not committed, the query has state, or the checkpoint is damaged or of an unknown form.
+        StorageError: the store failed.
+    """
+    batches = _finished(store, newest_batches(store), dry_run)
+    if batches.begun is None:
+        raise refused(store, f"no batch of {store.url} has begun: set where it begins by its option startingOffsets")
+    if batches.open is not None:
+        said = f"batch {batches.open} of {store.url} has begun and is not committed: it would run again with its offsets"
+        raise refused(store, f"{said}. Let the query run until it is (trigger availableNow), stop it, and set the offsets then")
+    if batches.begun != batches.committed:
+        said = f"batch {batches.committed} is committed, and the last that has begun is {batches.begun}"
+        raise refused(store, f"{store.url} is damaged: {said}")
+    if any(store.exists(name) for name in STATE_FILES):
+        said = f"the query of {store.url} has state, which belongs to the records that it has read and has a version for each batch"
+        raise refused(store, f"{said}: its offsets cannot be set. Begin a new query, with another checkpoint")
+    entry = read_entry(store, batches.begun)
+    check_form(store, batches.begun, entry.metadata, "its offsets cannot be set")
+    name = f"{COMMITS}/{batches.begun}"
+    began, committed = entry.metadata["batchTimestampMs"], store.modified_ms(name)
+    return CommittedQuery(batches.begun, entry, _watermark(store.read(name)), max(began, committed or 0))
+
+
+def _watermark(commit: bytes) -> int:
+    """Return the watermark that a batch leaves to the next one, in ms; 0 without one. Pure."""
+    try:
+        return int(json.loads(commit.decode().split("\n")[1])["nextBatchWatermarkMs"])
+    except (LookupError, TypeError, ValueError):
+        return 0
+
+
+def _finished(store: FileStore, batches: NewestBatches, dry_run: bool) -> NewestBatches:
+    """Return the newest batches. If the last one is a change of offsets that was cut short, commit it; ConfigurationError in a dry run."""
+    number = batches.open
+    if number is None or batches.committed != number - 1 or not is_change(read_entry(store, number)):
+        return batches
+    said = f"the change of the offsets in batch {number} had been cut short"
+    if dry_run:
+        raise refused(store, f"{said}: this command finishes it, without --dry-run")
+    _commit(store, number)
+    echo(f"{said}: it is finished now")
+    return NewestBatches(number, number)
+
+
+def _commit(store: FileStore, number: int) -> None:
+    """Commit a change of offsets that the offset log has. What it skips is in the ledger first. Blocks on the store."""
+    change = read_entry(store, number)
+    if lost := skipped(read_entry(store, number - 1), change):
+        add_losses(store, f"reset-{number}", change.metadata["batchTimestampMs"], lost)
+    _create(store, f"{COMMITS}/{number}", store.read(f"{COMMITS}/{number - 1}"))
+
+
+def skipped(before: BatchEntry, change: BatchEntry) -> list[LostRange]:
+    """Return what lies between the offsets of two batches, and is in no batch. Pure."""
+    found: list[LostRange] = []
+    for name, text in change.sources.items():
+        old, new = (source_offsets(each)[1] or {} for each in (before.sources.get(name), text))
+        ahead = [(p, old[p], at) for p, at in sorted(new.items()) if p in old and old[p] < at]
+        found += [LostRange(*p, begin, until, "reset", "skipped by kstream offsets") for p, begin, until in ahead]
+    return found
+
+
+def is_change(entry: BatchEntry) -> bool:
+    """Return whether a batch is a change of offsets, and not one of Spark. Pure."""
+    settings = entry.metadata.get("conf")
+    return isinstance(settings, dict) and MARK in settings
+
+
+# -- the change
+
+
+def reset_query(
+    store: FileStore,
+    wanted: Any,
+    topics: tuple[str, ...],
+    source: str | None,
+    connection_options: tuple[str | None, tuple[str, ...], str | None],
+    now_ms: int,
+    dry_run: bool,
+    take_over: bool,
+) -> None:
+    """Set the sources of a query to other offsets, which the brokers look up. Prints the changes. Blocks on brokers and store.
+
+    End the program if the options choose no source, or if the query seems to run.
+
+    Args:
+        store: the checkpoint.
+        wanted: one position for all partitions, or `{"topic": {"0": position}}`.
+        topics: the topics to move; empty for all.
+        source: the name or number of the source; None for all that read the topics.
+        connection_options: those of a connection: brokers, parameters, their file.
+        now_ms: the time in ms.
+        dry_run: only show the change.
+        take_over: make the change even if the query seems to run.
+
+    Raises:
+        KStreamError: as `read_committed`, and an error of the connector or the store.
+    """
+    query = read_committed(store, dry_run)
+    moved = _moved(query, wanted, topics, source, connection_options)
+    changes = [(name, change) for name, (_, found) in moved.items() for change in found.changes]
+    if not changes:
+        echo("every partition is there already: nothing to change")
+        return
+    _print_changes(changes)
+    number = query.batch + 1
+    echo(_FILE_SINKS.format(batch=number))
+    if dry_run:
+        echo("dry run: nothing was changed")
+        return
+    if not take_over and now_ms - query.moment_ms < QUIET_MS:
+        ago = duration_text(max(0, now_ms - query.moment_ms))
+        fail(f"batch {query.batch} of {store.url} ran {ago} ago: stop the query. If it is stopped, wait a minute, or give --take-over")
+    prepare_to_write(store, single_writer=False)
+    texts = {name: _text(*moved[name], text) if name in moved else text for name, text in query.entry.sources.items()}
+    _create(store, f"{OFFSETS}/{number}", change_bytes(query, texts, now_ms))
+    _commit(store, number)
+    echo(f"set, as batch {number}: the query continues from there")
+
+
+def _moved(
+    query: CommittedQuery,
+    wanted: Any,
+    topics: tuple[str, ...],
+    source: str | None,
+    options: tuple[str | None, tuple[str, ...], str | None],
+) -> dict[str, tuple[ConnectorTools, ResetResult]]:
+    """Return the new offsets by source. Blocks on the brokers. End the program if the options choose no source."""
+    found: dict[str, tuple[ConnectorTools, ResetResult]] = {}
+    read: set[str] = set()
+    for name, text in query.entry.sources.items():
+        known, offsets = source_offsets(text)
+        if known is None or not offsets or source not in (None, name):
+            continue
+        here = {topic for topic, _ in offsets}
+        read |= here
+        chosen = [topic for topic in topics if topic in here]
+        if topics and not chosen:
+            continue
+        to = {topic: wanted[topic] for topic in chosen} if isinstance(wanted, dict) else wanted
+        found[name] = known, known.reset(connection_of(known, options), known.plan_at(offsets), to, chosen)
+    if stray := sorted(set(topics) - read):
+        fail(f"no source of this query reads {', '.join(map(repr, stray))}; they read {', '.join(sorted(read)) or 'no known topic'}")
+    if not found:
+        fail(f"the options choose no source of this query; it has {', '.join(query.entry.sources)}: see `kstream offsets show`")
+    return found
+
+
+def _text(known: ConnectorTools, moved: ResetResult, before: str) -> str:
+    """Return the new offset of a source, with spaces if the old one has some: a source compares texts with those of its own. Pure."""
+    offsets = {(r.topic, r.partition): r.until for r in known.ranges(moved.data) or ()}
+    return json.dumps(by_topic(offsets), separators=(", ", ": ") if ": " in before else (",", ":"))
+
+
+def change_bytes(query: CommittedQuery, texts: Mapping[str, str], now_ms: int) -> bytes:
+    """Return the file of the offset log for a change that follows a batch. Pure.
+
+    The watermark is that of the next batch, and the settings are those of the last one.
+
+    Args:
+        query: the batch.
+        texts: the offset of each source, by its name or number.
+        now_ms: the time in ms.
+    """
+    metadata = dict(query.entry.metadata)
+    metadata["batchWatermarkMs"] = query.watermark_ms
+    metadata["batchTimestampMs"] = now_ms
+    metadata["conf"] = {**metadata.get("conf", {}), MARK: "reset"}
+    named = query.entry.version == "v2"
+    lines = [f"{name}:{text}" if named else text for name, text in texts.items()]
+    return "\n".join([query.entry.version, json.dumps(metadata, separators=(",", ":")), *lines]).encode()
+
+
+def _create(store: FileStore, name: str, content: bytes) -> None:
+    """Create a file of the checkpoint. ConfigurationError if it is there: a query has written it meanwhile."""
+    try:
+        store.create(name, content)
+    except AlreadyExistsError as e:
+        raise refused(store, f"{store.path(name)} has come meanwhile: a query runs. Stop it first") from e
+
+
+def _print_changes(changes: Sequence[tuple[str, OffsetChange]]) -> None:
+    """Print the changes as a table."""
+    table = Table("source", "partition", "next now", "next then", "change", "")
+    for name, change in changes:
+        old, new = ("" if at is None else str(at) for at in (change.old, change.new))
+        distance = "" if change.old is None or change.new is None else f"{change.new - change.old:+d}"
+        table.add_row(escape(name), escape(f"{change.topic}/{change.partition}"), old, new, distance, escape(change.note))
+    table_console().print(table)
