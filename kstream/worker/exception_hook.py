@@ -44,13 +44,18 @@ def install() -> None:
     _silence_closed_sockets()
 
 
+def is_fork_of_daemon() -> bool:
+    """Return whether this process is a fork of PySpark's daemon: it runs tasks, or it plans or commits for a data source."""
+    return getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "") == _DAEMON
+
+
 def _silence_closed_sockets() -> None:
     """Let PySpark's daemon, whose fork this worker is, print no traceback when the JVM has closed the socket of the worker.
 
     The JVM does so at a stop, and when it kills a task. It knows why, and this worker ends.
     """
     daemon = sys.modules.get("__main__")
-    if getattr(getattr(daemon, "__spec__", None), "name", "") == _DAEMON and not isinstance(vars(daemon).get("traceback"), _Tracebacks):
+    if is_fork_of_daemon() and not isinstance(vars(daemon).get("traceback"), _Tracebacks):
         setattr(daemon, "traceback", _Tracebacks())  # noqa: B010 – a module has no such attribute for pyright
 
 

@@ -52,8 +52,9 @@ def freeze_gc() -> None:
     PySpark's workers collect garbage after every task, over all objects of their modules. That takes 15 ms with PySpark and kstream alone,
     and 35 ms with pandas, which is longer than many tasks. A call freezes the objects again if modules were loaded since. A frozen object
     is still freed by its reference count; only a cycle of garbage that exists at that moment stays. Outside of a worker this does nothing.
+    The processes beside the driver that plan and commit for a data source are workers, too.
     """
     global _seen
-    if "pyspark.worker" in sys.modules and len(sys.modules) > _seen:
+    if ("pyspark.worker" in sys.modules or exception_hook.is_fork_of_daemon()) and len(sys.modules) > _seen:
         _seen = len(sys.modules)
         gc.freeze()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import threading
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
-from kstream.worker.process import once
+from kstream.worker import process
+from kstream.worker.process import freeze_gc, once
 
 
 def test_what_many_threads_ask_for_is_made_by_one_of_them() -> None:
@@ -41,3 +46,21 @@ def test_a_fork_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     parents = once("forked", object)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert once("forked", object) is not parents
+
+
+def test_every_fork_of_the_daemon_keeps_its_collector_from_what_was_loaded_and_no_other_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "pyspark.worker", raising=False)
+    monkeypatch.setattr(process, "_seen", 0)
+    gc.unfreeze()
+    freeze_gc()
+    assert gc.get_freeze_count() == 0
+    daemon = ModuleType("__main__")
+    daemon.__spec__ = ModuleSpec("pyspark.daemon", None)
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    try:
+        freeze_gc()
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()

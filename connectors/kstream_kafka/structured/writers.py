@@ -53,6 +53,7 @@ class _Writer:
         """
         self._options = options
         self._columns = check_columns(schema, options.topic)
+        freeze_gc()  # Spark makes a writer for each batch in two processes, which collect garbage beside the tasks
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
