@@ -11,7 +11,7 @@ from kstream.checkpoint.query_ledger import add_losses
 from kstream.cli.exit_codes import ReadingCode
 from kstream.offsets.offset_range import LostRange
 from kstream.storage import LocalFileStore
-from tests.cli.test_query import REAL, data, run
+from tests.cli.query_checkpoints import REAL, data, run
 
 FOUND = 1_795_503_900_000
 

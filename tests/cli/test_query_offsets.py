@@ -13,7 +13,7 @@ from click.testing import Result
 from kstream.cli import query_offsets
 from kstream.cli.query_offsets import change_bytes, read_committed
 from kstream.storage import LocalFileStore
-from tests.cli.test_query import KAFKA, REAL, data, query, run
+from tests.cli.query_checkpoints import KAFKA, REAL, data, query, run
 
 NEXT = b"""v1
 {"batchWatermarkMs":7,"batchTimestampMs":1795503900000,"conf":{"spark.sql.shuffle.partitions":"1","kstream.offsets":"reset"}}

@@ -13,7 +13,7 @@ from kstream_kafka.structured.options import SourceOptions
 from kstream.checkpoint.query_ledger import FOLDER, read_query_ledger
 from kstream.offsets.offset_range import LostRange
 from kstream.storage import LocalFileStore
-from tests.kstream_kafka.structured.test_micro_batches import EARLIEST, TWO, Query, recreated
+from tests.kstream_kafka.structured.micro_batches import EARLIEST, TWO, Query, recreated
 
 Loss = tuple[str, int, int, int | None, str]
 
