@@ -20,7 +20,7 @@ from integration import structured_sink_job
 from integration.kafka_broker import KafkaBroker
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MakeTopic = Callable[..., str]
 
@@ -76,6 +76,30 @@ def test_a_batch_that_spark_has_forgotten_is_found_by_its_receipt(
     copy(spark, kafka, source, target, tmp_path / "checkpoint", prefix=target)
     assert sorted(message.value() for message in written(kafka, target)) == [b"copy of %d" % i for i in range(9)]
     assert receipts_of(kafka, target) == [0, 1, 2]
+
+
+def test_frames_of_foreachBatch_with_names_are_written_once(
+    spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Two frames of a batch, and the batch runs again behind both."""
+    source, target = topic(1), topic(1)
+    kafka.produce(source, [(None, f"{i}", 0) for i in range(3)])
+    read = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": source, "startingOffsets": json.dumps({source: {"0": 0}})}
+
+    def output(batch: DataFrame, _: int) -> None:
+        for name in ("first", "second"):
+            frame = batch.selectExpr(f"concat('{name} ', CAST(value AS STRING)) AS value")
+            to = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": target, "prefix": target, "name": name}
+            frame.write.format("kstream").mode("append").options(**to).save()
+
+    for _ in range(2):
+        frame = spark.readStream.format("kstream").options(**read).load()
+        writer = frame.writeStream.foreachBatch(output).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+        for path in (tmp_path / "checkpoint" / "commits").iterdir():
+            path.unlink()
+    found = sorted(message.value() for message in written(kafka, target))
+    assert found == [b"%s %d" % (name, i) for name in (b"first", b"second") for i in range(3)]
 
 
 def test_a_driver_that_is_killed_anywhere_in_a_commit_leaves_no_record_out_and_none_twice(

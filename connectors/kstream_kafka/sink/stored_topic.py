@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from kstream.errors import CorruptRecordError, KStreamError, MissingFileError
 from kstream.storage import StorePlace
@@ -46,7 +47,7 @@ def read_topic(place: StorePlace | None, query: str, topic: str) -> StoredTopic 
 
     Args:
         place: where the files of the query are; None for nowhere.
-        query: the id of the query.
+        query: the id of the query; ID/NAME of a frame of `foreachBatch` that has a name.
         topic: the name of the topic.
 
     Raises:
@@ -79,5 +80,6 @@ def store_topic(place: StorePlace | None, query: str, stored: StoredTopic) -> bo
 
 
 def _name(query: str, topic: str) -> str:
-    """Return the name of the file. Those of spools begin with a number."""
-    return f"{query}/receipts-{topic}"
+    """Return the name of the file, beside the spools of the query. Those begin with a number."""
+    folder, _, output = query.partition("/")
+    return f"{folder}/receipts-{topic}" + (f"-{quote(output, safe='')}" if output else "")

@@ -57,6 +57,14 @@ SINK_OPTIONS = (
         _STREAM,
         "If a batch that is written has other records at its next try: `fail` ends the query, `keep` keeps what is written.",
     ),
+    Option(
+        "name",
+        "text",
+        "",
+        ("batch",),
+        "Which output of `foreachBatch` a frame is. With a name it is written once, as a stream is: each name of a query has its own "
+        "receipts.",
+    ),
     Option("audit", "bool", "true", _STREAM, "Whether each batch leaves an entry for `kstream audit`, in the topic `kstream-audit`."),
     Option("prefix", "prefix", "kstream", _BOTH, "Begins the names of the topics of receipts and audit, and the transactional ids."),
     Option(
@@ -99,6 +107,7 @@ class SinkOptions:
         topic: the topic of all records; None if the column `topic` has them.
         delivery: EXACTLY_ONCE or AT_LEAST_ONCE.
         keeps: whether a batch that is written stands, though it has other records now.
+        name: which output of `foreachBatch` a frame is; None if it leaves no receipt.
         audit: whether each batch leaves an entry in the topic of the audit.
         prefix: begins the names of the topics of receipts and audit, and the transactional ids.
         place: where tasks may spool files; None for nowhere.
@@ -109,6 +118,7 @@ class SinkOptions:
     topic: str | None = None
     delivery: str = EXACTLY_ONCE
     keeps: bool = False
+    name: str | None = None
     audit: bool = True
     prefix: str = "kstream"
     place: StorePlace | None = None
@@ -147,6 +157,7 @@ class SinkOptions:
             topic=values.get("topic"),
             delivery=values.get("delivery", EXACTLY_ONCE),
             keeps=values.get("outputChanged") == KEEP,
+            name=values.get("name"),
             audit=values.get("audit", True),
             prefix=values.get("prefix", "kstream"),
             place=values.get("spoolLocation") or (checkpoint and _spools_of(checkpoint)),

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from kstream.clock import SystemClock
 from kstream.worker.process import freeze_gc
 from kstream_kafka.client.ports import Encoded
-from kstream_kafka.errors import CommitUnknownError
+from kstream_kafka.errors import CommitUnknownError, SourceOptionError
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
 from kstream_kafka.sink.query_sources import QuerySources
@@ -68,6 +68,26 @@ class _Writer:
         """Return the records of spools. Lazy."""
         return self._encoded(batch for spool in spools for batch in spool.read(self._options.place))
 
+    def _write_once(self, spools: Sequence[SpooledPartition], query: str, batch: int) -> None:
+        """Write the spools of a batch in one transaction with a receipt, unless Kafka has it. Blocks on the brokers.
+
+        Args:
+            spools: those of all tasks.
+            query: the id of the query, or of one of its outputs.
+            batch: the id of the batch.
+
+        Raises:
+            KafkaError, OutputChangedError: as `QueryBatches.write`.
+        """
+        options, sources = self._options, QuerySources(self._options.checkpoint)
+        batches = QueryBatches(
+            options.params, options.prefix, query, options.topic, keeps=options.keeps, audit=options.audit, notes=options.notes
+        )
+        size, is_empty = sum(spool.num_bytes for spool in spools), not any(spool.num_records for spool in spools)
+        is_new = _certainly(lambda: batches.write(batch, lambda: self._records(spools), size, sources, is_empty=is_empty))
+        if not is_new and not is_empty:
+            logger.info("batch %d of query %s is in Kafka already, and was not written again", batch, query)
+
     def _forget(self, messages: Messages, batch: int | None) -> None:
         """Remove the spools of a batch and of earlier ones. Blocks; raises nothing. `batch`: its id; None outside of a query."""
         if self._options.place is not None:
@@ -92,18 +112,10 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
             OutputChangedError: a receipt tells of a later batch, or of this one with other sources or other records.
             KafkaError: as `QueryBatches.write`.
         """
-        spools, options = _spools(messages), self._options
-        if not options.is_exactly_once or not spools:
+        spools = _spools(messages)
+        if not self._options.is_exactly_once or not spools:
             return
-        query = query_of(spools, batchId)
-        batches = QueryBatches(
-            options.params, options.prefix, query, options.topic, keeps=options.keeps, audit=options.audit, notes=options.notes
-        )
-        size, is_empty = sum(spool.num_bytes for spool in spools), not any(spool.num_records for spool in spools)
-        sources = QuerySources(options.checkpoint)
-        is_new = _certainly(lambda: batches.write(batchId, lambda: self._records(spools), size, sources, is_empty=is_empty))
-        if not is_new and not is_empty:
-            logger.info("batch %d of the query is in Kafka already, and was not written again", batchId)
+        self._write_once(spools, query_of(spools, batchId), batchId)
         self._forget(messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -112,15 +124,33 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
-    """The sink of a batch query. No restart runs it again, so it leaves no receipt."""
+    """The sink of a batch query. No restart runs it again, so it leaves no receipt, unless it is a frame of `foreachBatch` with a name."""
 
     def commit(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Write the frame in one transaction. Blocks on the brokers. KafkaError if that fails, or if nobody knows whether it did."""
-        spools, options = [spool for spool in _spools(messages) if spool.num_records], self._options
+        """Write the frame in one transaction. Blocks on the brokers; with a name an outage is waited out.
+
+        Raises:
+            SourceOptionError: the frame has a name, and belongs to no batch of a query.
+            OutputChangedError: as `KafkaStreamWriter.commit`, for a frame with a name.
+            KafkaError: that fails, or nobody knows whether it did.
+        """
+        options = self._options
+        if options.name is not None and options.is_exactly_once:
+            self._write_named(_spools(messages), options.name)
+            return
+        spools = [spool for spool in _spools(messages) if spool.num_records]
         if spools:
             size = sum(spool.num_bytes for spool in spools)
             write_at_once(options.params, f"{options.prefix}-batch-{uuid.uuid4()}", self._records(spools), size)
             self._forget(messages, None)
+
+    def _write_named(self, spools: Sequence[SpooledPartition], name: str) -> None:
+        """Write a frame of `foreachBatch` once. Another frame of the batch may have its spools yet. Errors as `commit`."""
+        batch = spools[0].batch if spools else None
+        if batch is None:
+            raise SourceOptionError("name", f"is {name!r}, and this frame belongs to no batch of a query", "Leave it out.")
+        self._write_once(spools, f"{query_of(spools, batch)}/{name}", batch)
+        self._forget(spools, batch - 1)
 
     def abort(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Remove the spools of a frame that has failed."""
