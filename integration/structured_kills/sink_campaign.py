@@ -6,6 +6,7 @@ may see a part of a batch. The other two must show what the campaign can tell: r
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from kstream_kafka.sink.receipts import where
 from kstream_kafka.sink.receipts_topic import receipts_topic
 from kstream_kafka.sink.spool import digests_of
 
+from integration import commands
 from integration.benchmarks.jvm_parts import connector_parts
 from integration.exactness.verdict import Verdict
 from integration.kafka_broker import KafkaBroker
@@ -245,8 +247,18 @@ class SinkCampaign(StructuredCampaign):
             return verdict
         _say(verdict, repeats, "records are there a second time")
         _say(verdict, len(self._parts), "batches were seen in part")
-        verdict.breaches += self._order_breaches(copied, ranges) + self._receipt_breaches(ranges)
+        verdict.breaches += self._order_breaches(copied, ranges) + self._receipt_breaches(ranges) + self._audit_breaches()
         return verdict
+
+    def _audit_breaches(self) -> list[str]:
+        """`kstream audit` must prove that each offset is in one batch, and each batch in the target topic once."""
+        code, said, error = commands.run("audit", "--bootstrap", self._broker.bootstrap, "--prefix", self._target, "--json")
+        if not said:
+            return [f"kstream audit ended with {code}", *error.splitlines()]
+        report = json.loads(said)
+        if report["verdict"] == "proved" and sum(fact.startswith("input ") for fact in report["facts"]) == PARTITIONS:
+            return []
+        return [f"kstream audit says {report['verdict']}", *report["facts"], *(finding["words"] for finding in report["findings"])]
 
     def _order_breaches(self, copied: list[Copied], ranges: Mapping[int, Mapping[int, range]]) -> list[str]:
         """In each partition of the target the batches follow each other, and none begins again."""
