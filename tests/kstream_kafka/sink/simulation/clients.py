@@ -278,6 +278,10 @@ class ClientOnTurns:
             raise UnknownTopicError([topic], 0)
         return {log.place for log in self._broker.topics[topic].logs}
 
+    def describe_topics(self, topics: Collection[str]) -> dict[str, frozenset[int]]:
+        found = {topic: self._broker.topics[topic].logs for topic in topics if topic in self._broker.topics}
+        return {topic: frozenset(range(len(found.get(topic, ())))) for topic in topics}
+
     def cluster_id(self) -> str:
         return "simulated"
 

@@ -1,0 +1,36 @@
+"""python -m tests.kstream_kafka.sink.query_simulation: the trace of a life, or many lives and the trace of the first that fails."""
+
+from __future__ import annotations
+
+import click
+
+from tests.simulator.errors import SimulationFailedError
+from tests.simulator.telling import tell
+
+from .life import run_life, run_lives
+
+
+@click.command()
+@click.option("--seed", default=0, show_default=True, help="The first seed.")
+@click.option("--lives", default=1, show_default=True, help="How many, one seed each.")
+def main(seed: int, lives: int) -> None:
+    """Simulates lives of a query that writes to Kafka exactly once. One seed is always the same life.
+
+    Of a single life the trace is printed, whether it fails or not; of several that of the first that fails. Exit code 1 if one did.
+    """
+    if lives == 1:
+        outcome = run_life(seed)
+        tell(seed, outcome.trace, outcome.broken)
+        return
+    try:
+        report = run_lives(range(seed, seed + lives))
+    except SimulationFailedError as e:
+        tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
+        return
+    click.echo(f"{lives} lives, {report.drivers} drivers: all held")
+    for (kind, refusal), count in sorted(report.refusals.items()):
+        click.echo(f"  {kind}: {refusal} {count} times")
+
+
+if __name__ == "__main__":
+    main()
