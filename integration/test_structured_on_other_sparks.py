@@ -1,11 +1,12 @@
-"""`format("kstream")` on an older Spark, and with event time: the rows of Spark's own Kafka source, also of streams with watermarks.
+"""`format("kstream")` on the oldest Spark that it knows, and with event time: the rows of Spark's own Kafka source.
 
-Other versions, and all queries: `python -m integration.structured_differential --spark 4.2.0`.
+The two cells are this Spark, in `test_structured.py`, and 4.0, here, with the core of the same queries. Other versions, and all queries:
+`python -m integration.structured_differential --spark 4.2.0`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 
 from integration.benchmarks.jvm_parts import OLDER
 from integration.kafka_broker import KafkaBroker
-from integration.structured_differential import COMMITTED, event_time, events
+from integration.structured_differential import QUERIES, STREAMS, Topics, difference, event_time, events, made_topics
 from integration.structured_peer import Ask, running_peer
 from integration.structured_queries import rows_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTopic = Callable[..., str]
+Queries = Mapping[str, Callable[[Topics], dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +46,36 @@ def test_a_stream_with_a_watermark_has_the_rows_of_sparks_own_source(
     assert expected and rows_of(spark, "kstream", query) == expected
 
 
-def test_an_older_spark_has_the_rows_of_its_own_source(ask: Ask, kafka: KafkaBroker, topic: MakeTopic) -> None:
-    t = topic(2)
-    kafka.produce(t, [(f"k{i}" if i % 3 else None, f"v{i}" if i % 4 else None, i % 2) for i in range(40)])
-    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t, "startingOffsets": "earliest", "includeHeaders": "true"}
-    for query in ({"options": options}, {"options": {**options, **COMMITTED}, "stream": True}):
-        expected = ask(query)
-        assert len(expected) == 40 and ask({**query, "source": "kstream"}) == expected
+BATCHES = ("headers", "a pattern", "between offsets", "between times", "committed transactions", "a log that was cut")
+CORE = [
+    *((QUERIES, name) for name in BATCHES),
+    *((STREAMS, name) for name in ("all records", "from offsets", "from a time", "committed transactions")),
+]
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: KafkaBroker) -> Iterator[Topics]:
+    made = made_topics(kafka)
+    yield made
+    made.writer.abort_transaction(30)
+
+
+def on_older(ask: Ask) -> Ask:
+    """Runs a query on the older Spark with this source."""
+    return lambda query: ask({**query, "source": "kstream"})
+
+
+@pytest.mark.parametrize(("queries", "name"), CORE, ids=[f"{'stream' if of is STREAMS else 'batch'}: {name}" for of, name in CORE])
+def test_an_older_spark_has_the_rows_of_its_own_source(ask: Ask, kafka: KafkaBroker, topics: Topics, queries: Queries, name: str) -> None:
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, **queries[name](topics)}
+    query = {"options": options, "stream": queries is STREAMS}
+    assert difference(query, on_older(ask), ask, OLDER) == ""
+
+
+def test_an_older_spark_ends_a_stream_with_a_limit_after_one_batch_as_documented(ask: Ask, kafka: KafkaBroker, topics: Topics) -> None:
+    options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topics.other, "startingOffsets": "earliest"}
+    query = {"options": {**options, "maxOffsetsPerTrigger": "6"}, "stream": True}
+    assert difference(query, on_older(ask), ask, OLDER) == ""
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["batch", "stream"])
