@@ -80,7 +80,11 @@ class ValueSchema:
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def open(self) -> ValueFormat:
-        """Return the decoder of a task."""
+        """Return the decoder of a task. Sends no request: the driver opens it, too, to check the schema.
+
+        Raises:
+            ValueError: a field has a type that the format does not have, or an option cannot work.
+        """
         return FORMATS[self.format].open(self)
 
 
@@ -142,5 +146,15 @@ class TextFormat:
         return DecodedValues(struct_of([texts], self._fields, null_rows(values, malformed)), malformed)
 
 
-FORMATS: dict[str, FormatEntry] = {"text": FormatEntry(TextFormat, lambda _options: pa.schema([(VALUE, pa.string())]))}
+def _json(schema: ValueSchema) -> ValueFormat:
+    """Return a decoder of JSON."""
+    from kstream_kafka.reader.json_values import JsonFormat
+
+    return JsonFormat(schema)
+
+
+FORMATS: dict[str, FormatEntry] = {
+    "json": FormatEntry(_json),
+    "text": FormatEntry(TextFormat, lambda _options: pa.schema([(VALUE, pa.string())])),
+}
 """Every format, by its name."""
