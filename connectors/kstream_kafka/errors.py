@@ -20,6 +20,7 @@
         │     │     └── LogTruncatedError       an unclean leader election cut the log
         │     ├── LogShrankError          the log was cut, found when a batch was planned
         │     └── TopicRecreatedError     the topic was deleted and created again
+        ├── MalformedValueError           a value does not fit the schema of its query
         ├── ProducerFencedError           another producer has taken the transactional id           (retriable)
         ├── CommitUnknownError            nobody has said whether a transaction is committed        (retriable)
         ├── RecordTooLargeError           a record that is to be written is larger than max.request.size
@@ -401,6 +402,20 @@ class PollTimeoutError(_RangeError):
             "Check that the executors reach the brokers.",
             at=at,
             waited_ms=waited_ms,
+            reason=reason,
+        )
+
+
+class MalformedValueError(KafkaError):
+    """The value of a record does not fit the schema of its query. Facts: topic, partition, offset, reason."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}, offset {offset}: the value {reason}. It does not fit the schema of the query. Mend the schema or the "
+            "record; in the mode permissive its fields are null.",
+            topic=topic,
+            partition=partition,
+            offset=offset,
             reason=reason,
         )
 

@@ -63,10 +63,15 @@ class DefaultSource(DataSource):
         return "kstream"
 
     def schema(self) -> StructType:
-        """Return the schema of a query without a schema of the user: that of Spark's Kafka source. Errors as `__init__`."""
-        from kstream_kafka.structured.columns import default_schema
+        """Return the schema of a query without a schema of the user: that of Spark's Kafka source.
 
-        return default_schema(self._of_source().include_headers)
+        Raises:
+            SourceOptionError: as `__init__`; or the format of the values needs a schema of the user.
+            KafkaConfigError, MissingDependencyError: as `__init__`.
+        """
+        from kstream_kafka.structured.columns import schema_of
+
+        return schema_of(self._of_source())
 
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """Return the reader of a batch query.
@@ -75,21 +80,23 @@ class DefaultSource(DataSource):
             schema: the schema of the query.
 
         Raises:
-            SourceOptionError: an option is not for batches, or the schema has other columns than Kafka's records.
+            SourceOptionError: an option is not for batches, or the schema has a column that neither records nor their values have.
         """
-        from kstream_kafka.structured.columns import chosen_columns
+        from kstream_kafka.structured.columns import columns_of
         from kstream_kafka.structured.readers import KafkaBatchReader
 
-        reader = KafkaBatchReader(self._of_source().of_batch(), chosen_columns(schema))
+        options = self._of_source().of_batch()
+        reader = KafkaBatchReader(options, columns_of(schema, options))
         self._has_reader = True
         return reader
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """Return the reader of a streaming query. Arguments and errors as for `reader`."""
-        from kstream_kafka.structured.columns import chosen_columns
+        from kstream_kafka.structured.columns import columns_of
         from kstream_kafka.structured.readers import KafkaStreamReader
 
-        reader = KafkaStreamReader(self._of_source().of_stream(), chosen_columns(schema))
+        options = self._of_source().of_stream()
+        reader = KafkaStreamReader(options, columns_of(schema, options))
         self._has_reader = True
         return reader
 

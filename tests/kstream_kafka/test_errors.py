@@ -26,6 +26,7 @@ ALL = [
     e.LogTruncatedError(WHERE, (7, 9), 9, "the partition ends at 7"),
     e.TopicRecreatedError("t", "one", "two", [(1, 5, 9), (2, 4, 4)]),
     e.PollTimeoutError(WHERE, 6, 100, "down"),
+    e.MalformedValueError("t", 1, 6, "is empty"),
 ]
 
 

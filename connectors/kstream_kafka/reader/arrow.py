@@ -48,7 +48,9 @@ Chunk: TypeAlias = tuple[OffsetRange, list[Any]]
 """A range, and messages of it with rising offsets."""
 
 
-def record_batches(chunks: Iterable[Chunk], columns: Sequence[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
+def record_batches(
+    chunks: Iterable[Chunk], columns: Sequence[str] = COLUMNS, make: Callable[[Sequence[Chunk]], pa.RecordBatch] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield all messages in their order, in record batches of limited size. Lazy. Runs in a Spark task and blocks while `chunks` blocks.
 
     A large chunk becomes one batch, and small chunks share a batch. A batch above MOST_BYTES is cut between records.
@@ -56,12 +58,13 @@ def record_batches(chunks: Iterable[Chunk], columns: Sequence[str] = COLUMNS) ->
     Args:
         chunks: the chunks. Their errors are raised here.
         columns: the names of the columns, of COLUMNS, in their order; at least one.
+        make: makes the record batch of some chunks, for other columns than these; None for `to_record_batch`.
 
     Raises:
         ArrowInvalid: a timestamp is after the year 294,000.
     """
     for together in _gathered(chunks, "value" in columns):
-        yield from _slices(to_record_batch(together, columns))
+        yield from _slices(to_record_batch(together, columns) if make is None else make(together))
 
 
 def to_record_batch(chunks: Sequence[Chunk], columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:

@@ -1,16 +1,25 @@
 """The columns of a query: all of Spark's Kafka source, or those that a schema of the user names.
 
 Spark's Kafka source refuses a schema. Here it selects columns, by `.schema("value BINARY, offset BIGINT")`: a column that nobody asks for
-is not built. Needs pyspark, but no Spark session.
+is not built. With a format of values it names their fields, too. Needs pyspark, but no Spark session.
 """
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.data_frame import SCHEMA
+from kstream_kafka.structured.options import SourceOptions
+
+if TYPE_CHECKING:
+    from kstream_kafka.reader.typed_columns import TypedColumns
+
+Columns: TypeAlias = "tuple[str, ...] | TypedColumns"
+"""The columns of a query: names of columns of the records, or these together with fields of the values."""
 
 SCHEMA_KEY = "schema"
 """The name of the user's schema, for errors."""
@@ -19,6 +28,43 @@ SCHEMA_KEY = "schema"
 def default_schema(include_headers: bool) -> StructType:
     """Return the schema of a query without a schema of the user: that of Spark's Kafka source, letter for letter."""
     return SCHEMA if include_headers else StructType(SCHEMA.fields[:-1])
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    """Return the schema of a query without a schema of the user: the default one. In it `value` has the type that its format has.
+
+    Raises:
+        SourceOptionError: the format leaves the fields to a schema of the user.
+    """
+    schema = default_schema(options.include_headers)
+    if options.value_format is None:
+        return schema
+    from kstream_kafka.reader.value_columns import TEXT
+
+    if options.value_format != TEXT:
+        hint = 'Name the fields of the values, as .schema("id BIGINT, amount DOUBLE"), or by a column value STRUCT<…>.'
+        raise SourceOptionError(SCHEMA_KEY, f"is missing: with value.format={options.value_format} a query needs one", hint)
+    return StructType([StructField("value", StringType()) if field.name == "value" else field for field in schema.fields])
+
+
+def columns_of(schema: StructType, options: SourceOptions) -> Columns:
+    """Return the columns of a query.
+
+    Args:
+        schema: the schema of the query, given by the user or that of `schema_of`.
+        options: the options of the query.
+
+    Raises:
+        SourceOptionError: as `chosen_columns`; or the fields of the values cannot be those of their format.
+    """
+    if options.value_format is None:
+        return chosen_columns(schema)
+    from kstream_kafka.reader.value_columns import typed_columns
+
+    def refused(reason: str, hint: str) -> SourceOptionError:
+        return SourceOptionError(SCHEMA_KEY, reason, hint)
+
+    return typed_columns(schema, options.value_format, options.mode, {}, refused)
 
 
 def chosen_columns(schema: StructType) -> tuple[str, ...]:
@@ -35,7 +81,8 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
         raise SourceOptionError(SCHEMA_KEY, "names no column", f"The columns are: {_described(SCHEMA)}.")
     for position, field in enumerate(schema.fields):
         if field.name not in SCHEMA.names:
-            near = did_you_mean(nearest_names(field.name, SCHEMA.names)) or f"The columns are: {_described(SCHEMA)}."
+            columns = f"The columns are: {_described(SCHEMA)}. Fields of the values need the option value.format."
+            near = did_you_mean(nearest_names(field.name, SCHEMA.names)) or columns
             raise SourceOptionError(SCHEMA_KEY, f"has the column {field.name!r}, which is no column of Kafka's records", near)
         if field.name in names[:position]:
             raise SourceOptionError(SCHEMA_KEY, f"has the column {field.name!r} twice")

@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kstream.conf import parse_bool, parse_bytes, parse_time_ms
 from kstream.nearest_name import did_you_mean, nearest_names
@@ -23,6 +23,9 @@ from kstream_kafka.client.params import COMMON, CONSUMER, RENAMED, KafkaParams
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.planning.subscription import Partitions, Subscribed, TopicPattern, Topics
 from kstream_kafka.structured.places import PLACE
+
+if TYPE_CHECKING:
+    from kstream_kafka.reader.value_formats import Mode
 
 logger = logging.getLogger("kstream.kafka")
 
@@ -164,6 +167,12 @@ OPTIONS = (
         _BOTH,
         "The most tasks of a read: neighbouring ranges share a task. It wins over the two options above. Spark has no such option.",
     ),
+    Option(
+        "value.format", "format", "", _BOTH, "Decodes values: `json` to the fields of the schema, `text` to a STRING. Else they are bytes."
+    ),
+    Option(
+        "mode", "mode", "permissive", _BOTH, "What a value that does not fit does: `permissive` makes its fields null, `fail` is an error."
+    ),
     Option("includeHeaders", "bool", "false", _BOTH, "Whether there is a column `headers`. A schema that names it has it, too."),
     Option("kafkaConsumer.pollTimeoutMs", "milliseconds", "120000", _BOTH, "How long a task waits for the next record."),
     Option(
@@ -235,6 +244,8 @@ class SourceOptions:
         min_tasks: the fewest tasks of a read; None if nothing is split for it.
         max_records_per_task: the most offsets of a task; None for no limit.
         max_tasks: the most tasks of a read; None for no limit.
+        value_format: the format of the values; None if they stay bytes.
+        mode: what becomes of a value that does not fit.
         include_headers: whether the default schema has the column `headers`.
         poll_timeout_ms: how long a task waits for the next record, in ms.
         retries: how often a request for offsets is tried again.
@@ -255,6 +266,8 @@ class SourceOptions:
     min_tasks: int | None = None
     max_records_per_task: int | None = None
     max_tasks: int | None = None
+    value_format: str | None = None
+    mode: Mode = "permissive"
     include_headers: bool = False
     poll_timeout_ms: int = 120_000
     retries: int = 3
@@ -281,6 +294,8 @@ class SourceOptions:
                 raise _unknown(name)
         if (least := values.get("minOffsetsPerTrigger")) and (most := values.get("maxOffsetsPerTrigger")) and least > most:
             raise SourceOptionError("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, which is {most}")
+        if "mode" in values and "value.format" not in values:
+            raise SourceOptionError("mode", "is for values that are decoded", "Set the option value.format, too.")
         return SourceOptions(
             topics=_topics(values),
             params=kafka_params(texts, REFUSED_PARAMETERS, values.get("fetchOffset.retryIntervalMs")),
@@ -331,6 +346,8 @@ _ATTRIBUTES = {
     "minPartitions": "min_tasks",
     "maxRecordsPerPartition": "max_records_per_task",
     "maxPartitions": "max_tasks",
+    "value.format": "value_format",
+    "mode": "mode",
     "includeHeaders": "include_headers",
     "kafkaConsumer.pollTimeoutMs": "poll_timeout_ms",
     "fetchOffset.numRetries": "retries",
@@ -527,6 +544,27 @@ def _late_start(text: str) -> str:
     return text.lower()
 
 
+def _value_format(text: str) -> str:
+    """Return the name of a format of values. ValueError for any other text."""
+    from kstream_kafka.reader.value_formats import FORMATS  # it loads pyarrow
+
+    if text.lower() not in FORMATS:
+        raise _MalformedError(f"is {text!r}, one of: {', '.join(FORMATS)}")
+    return text.lower()
+
+
+def _mode(text: str) -> Mode:
+    """Return the mode. ValueError for any other text, and for one that a query cannot have."""
+    if text.lower() == "dead-letter":
+        reason = "is dead-letter: a task of a query has no dead-letter topic, which belongs to a direct stream"
+        raise _MalformedError(f"{reason}. In the mode permissive, a column _corrupt tells which rows to write to a topic of your own")
+    if text.lower() == "fail":
+        return "fail"
+    if text.lower() != "permissive":
+        raise ValueError
+    return "permissive"
+
+
 KINDS: dict[str, Kind] = {
     "topics": (_topic_names, "names of topics, separated by commas"),
     "pattern": (_pattern, "a pattern of names of topics"),
@@ -534,6 +572,8 @@ KINDS: dict[str, Kind] = {
     "offsets": (_offsets, 'earliest, latest, or offsets as JSON: {"orders":{"0":23,"1":-1}}'),
     "timestamp": (_timestamp, "milliseconds since 1970"),
     "timestamps": (_timestamps, 'milliseconds since 1970 as JSON: {"orders":{"0":1700000000000}}'),
+    "format": (_value_format, "a format of values"),
+    "mode": (_mode, "permissive or fail"),
     "late start": (_late_start, " or ".join(LATE_STARTS)),
     "bool": (parse_bool, "true or false"),
     "number": (_positive, "a whole number above zero"),

@@ -15,6 +15,7 @@ from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.reader.data_frame import no_cycle_collection
 from kstream_kafka.reader.range_reads import BatchReadContext, RangeReads
 from kstream_kafka.reader.range_task import lend_in_task
+from kstream_kafka.structured.columns import Columns
 from kstream_kafka.structured.limits import tasks_of
 from kstream_kafka.structured.losses import log_lost
 from kstream_kafka.structured.options import SourceOptions
@@ -69,16 +70,16 @@ class PartitionReads:
         executor: complete consumer properties, except for fetch sizes.
         poll_timeout_ms: how long a task waits for the next record, in ms.
         tolerate_loss: whether the read goes on if records are gone; otherwise that fails the task.
-        columns: the names of the columns, in the order of the query's schema.
+        columns: the columns, in the order of the query's schema.
     """
 
     executor: Mapping[str, Any]
     poll_timeout_ms: int
     tolerate_loss: bool
-    columns: tuple[str, ...]
+    columns: Columns
 
     @staticmethod
-    def of(options: SourceOptions, columns: tuple[str, ...]) -> PartitionReads:
+    def of(options: SourceOptions, columns: Columns) -> PartitionReads:
         """Return the reads of a query."""
         return PartitionReads(options.params.executor(), options.poll_timeout_ms, not options.fail_on_data_loss, columns)
 
@@ -90,6 +91,7 @@ class PartitionReads:
 
         Raises:
             DataLossError: records are gone, and that fails the query.
+            MalformedValueError: a value does not fit the schema, and the mode is "fail".
             PollTimeoutError: no message came in `poll_timeout_ms`.
             KafkaError: another error of the client.
         """
@@ -99,5 +101,9 @@ class PartitionReads:
             return
         context = BatchReadContext(partition.topic_ids, self.tolerate_loss, log_losses)
         reads = RangeReads((partition.splits,), self.executor, self.poll_timeout_ms, context)
+        chunks = reads.chunks(0, lend_in_task)
         with no_cycle_collection():
-            yield from record_batches(reads.chunks(0, lend_in_task), self.columns)
+            if isinstance(self.columns, tuple):
+                yield from record_batches(chunks, self.columns)
+            else:
+                yield from self.columns.record_batches(chunks)

@@ -15,6 +15,7 @@ from kstream.offsets.topic_offsets import TopicOffsets, by_partition, by_topic
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.planning.plan import KafkaPlan
 from kstream_kafka.structured.bounds import MakeClient, driver_client, partitions_of, patiently, resolved
+from kstream_kafka.structured.columns import Columns
 from kstream_kafka.structured.micro_batches import MicroBatches, Offsets
 from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.partition_reads import KafkaInputPartition, PartitionReads, input_partitions
@@ -41,7 +42,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(
-        self, options: SourceOptions, columns: tuple[str, ...], make_client: MakeClient = driver_client, clock: Clock | None = None
+        self, options: SourceOptions, columns: Columns, make_client: MakeClient = driver_client, clock: Clock | None = None
     ) -> None:
         """Note the options. Sends no request: Spark makes a reader for the tasks, too.
 
@@ -118,7 +119,7 @@ class KafkaBatchReader(DataSourceReader):
     """The source of a batch query. Spark calls `partitions` in a process of its own, when it plans the query; the tasks call `read`."""
 
     def __init__(
-        self, options: SourceOptions, columns: tuple[str, ...], make_client: MakeClient = driver_client, clock: Clock | None = None
+        self, options: SourceOptions, columns: Columns, make_client: MakeClient = driver_client, clock: Clock | None = None
     ) -> None:
         """Note the options. Sends no request.
 

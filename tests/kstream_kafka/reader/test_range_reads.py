@@ -24,7 +24,7 @@ from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 RANGE = OffsetRange("t", 0, 0, 3)
 READ = {"counts": {("t", 0, 0): (3, 3)}, "bytes": {("t", 0, 0): (3, 3)}}
 """The report of a read of RANGE."""
-WITH_SPARK = {"data_frame", "kafka_rdd", "location_strategy", "range_task"}
+WITH_SPARK = {"data_frame", "kafka_rdd", "location_strategy", "range_task", "value_columns"}
 """The modules of the room that are for Spark's driver or its tasks."""
 
 

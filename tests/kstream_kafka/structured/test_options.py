@@ -32,9 +32,11 @@ EXAMPLES = {
     "time": "10s",
     "size": "1m",
     "place": "/checkpoints/orders",
+    "format": "json",
+    "mode": "fail",
 }
 """A value of each kind."""
-OWN = {"maxBytesPerTrigger", "maxPartitions", "checkpointLocation"}
+OWN = {"maxBytesPerTrigger", "maxPartitions", "checkpointLocation", "value.format", "mode"}
 """The options that Spark's source does not have."""
 OF_SPARK = {
     "subscribe",
