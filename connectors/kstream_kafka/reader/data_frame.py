@@ -6,6 +6,7 @@ import gc
 import itertools
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -17,17 +18,24 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    _parse_datatype_string,  # pyright: ignore[reportPrivateUsage]  # `DataType.fromDDL` came with Spark 4
 )
 
 from kstream.errors import MissingDependencyError
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.public_call import refused
 from kstream.worker.process import freeze_gc
+from kstream.worker.record_errors import TaskErrors
+from kstream.worker.record_failure import VALUE_CONVERTER, RecordStep
 from kstream_kafka.reader.range_reads import RangeReads
-from kstream_kafka.reader.range_task import lend_in_task
+from kstream_kafka.reader.range_task import lend_in_task, stored_letters
+from kstream_kafka.reader.tolerant_decoding import record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from kstream_kafka.reader.typed_columns import TypedColumns
+    from kstream_kafka.reader.value_formats import Mode
 
 INSTALL = "pip install 'kstream-spark[spark]'"
 """The command that installs pyarrow and pandas."""
@@ -73,7 +81,47 @@ def checked_columns(call: str, columns: Sequence[str] | None) -> tuple[str, ...]
     return tuple(columns)
 
 
-def kafka_data_frame(spark: SparkSession, reads: RangeReads, columns: Sequence[str] = COLUMNS) -> DataFrame:
+def checked_typed_columns(call: str, schema: Any, value_format: str, mode: Mode, policy: str) -> tuple[StructType, TypedColumns]:
+    """Return the schema of a call, and its columns.
+
+    Args:
+        call: the name of the public function, for the message.
+        schema: a StructType, or its DDL; None for the format `text`, whose field is `value`.
+        value_format: the name of the format of the values.
+        mode: what becomes of a value that does not fit.
+        policy: the errors policy of the stream.
+
+    Raises:
+        TypeError: `schema` is neither.
+        ValueError: the format or the mode is unknown, the mode needs another errors policy, or the schema cannot be that of the values.
+        MissingDependencyError: pyarrow or pandas is missing or too old.
+    """
+    _require_arrow()
+    from kstream_kafka.reader.value_columns import TEXT, typed_columns
+    from kstream_kafka.reader.value_formats import FORMATS, MODES
+
+    def no(reason: str, hint: str) -> Exception:
+        return refused(ValueError(f"{call}: schema {reason}.{' ' + hint if hint else ''}"))
+
+    if value_format not in FORMATS:
+        raise refused(ValueError(f"{call}: value_format must be one of {', '.join(FORMATS)}, it is {value_format!r}"))
+    if mode not in MODES:
+        raise refused(ValueError(f"{call}: mode must be one of {', '.join(MODES)}, it is {mode!r}"))
+    if mode == "dead-letter" and policy != "dead-letter":
+        hint = "Give the stream onRecordError='dead-letter' and a deadLetterTopic"
+        raise refused(ValueError(f"{call}: mode is 'dead-letter', and the errors policy of the stream is {policy!r}. {hint}"))
+    if schema is None and value_format == TEXT:
+        schema = "value STRING"
+    if isinstance(schema, str):
+        schema = _parse_datatype_string(schema)
+    if not isinstance(schema, StructType):
+        raise refused(TypeError(f"{call}: schema must be a StructType or its DDL, as 'id BIGINT, amount DOUBLE', it is {schema!r}"))
+    return schema, typed_columns(schema, value_format, mode, {}, no)
+
+
+def kafka_data_frame(
+    spark: SparkSession, reads: RangeReads, columns: Sequence[str] | TypedColumns = COLUMNS, schema: StructType | None = None
+) -> DataFrame:
     """Return a DataFrame of the records of ranges. Partition i holds the records of task i, in their order.
 
     `KafkaUtils.createDataFrame` and `foreachBatch` call it on the driver. It does not block and runs no job. Each action reads Kafka again.
@@ -81,7 +129,8 @@ def kafka_data_frame(spark: SparkSession, reads: RangeReads, columns: Sequence[s
     Args:
         spark: the session.
         reads: the ranges of each task.
-        columns: the names of its columns, of COLUMNS, in their order. The workers build only these.
+        columns: the names of its columns, of COLUMNS, in their order; or with decoded values. The workers build only these.
+        schema: the schema of TypedColumns; None for that of names.
 
     Returns:
         The DataFrame.
@@ -90,7 +139,9 @@ def kafka_data_frame(spark: SparkSession, reads: RangeReads, columns: Sequence[s
         MissingDependencyError: pyarrow or pandas, which Spark's Arrow functions need, is missing or too old. The workers need both too.
     """
     _require_arrow()
-    schema = StructType([SCHEMA[name] for name in columns])
+    if schema is None:
+        assert isinstance(columns, list | tuple)
+        schema = StructType([SCHEMA[name] for name in columns])
     tasks = len(reads)
     if not tasks:
         return spark.createDataFrame([], schema)
@@ -101,7 +152,7 @@ def kafka_data_frame(spark: SparkSession, reads: RangeReads, columns: Sequence[s
     return spark.range(0, tasks, 1, tasks).mapInArrow(read_kafka, schema)
 
 
-def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str]) -> Iterator[Any]:
+def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str] | TypedColumns) -> Iterator[Any]:
     """Yield the record batches of tasks. Runs in a Spark task and blocks on the brokers. It is pickled by its name.
 
     All task numbers are read before the first record, however Spark distributes them over partitions. If a worker does not read its input
@@ -110,14 +161,34 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str]) ->
     Args:
         reads: the ranges of each task.
         ids: record batches whose first column has the numbers of the tasks to read.
-        columns: the names of the columns.
+        columns: the names of the columns, or with decoded values.
     """
     from kstream_kafka.reader.arrow import record_batches  # the driver loads no pyarrow
+    from kstream_kafka.reader.typed_columns import TypedColumns
 
     tasks = [index for batch in ids for index in batch.column(0).to_pylist()]
     chunks = itertools.chain.from_iterable(reads.chunks(index, lend_in_task) for index in tasks)
     with no_cycle_collection():
-        yield from record_batches(chunks, columns)
+        if not isinstance(columns, TypedColumns):
+            yield from record_batches(chunks, columns)
+        elif columns.values.mode != "dead-letter":
+            yield from columns.record_batches(chunks)
+        else:
+            for index in tasks:
+                yield from _without_malformed(reads, index, columns)
+
+
+def _without_malformed(reads: RangeReads, index: int, columns: TypedColumns) -> Iterator[Any]:
+    """Yield the record batches of a task without the records whose values do not fit. The errors policy of the stream gets these."""
+    policy = reads.read_context.errors
+    assert policy is not None
+    errors = TaskErrors(policy, index, partial(stored_letters, policy.stored_property))
+    step = RecordStep(VALUE_CONVERTER, "value_format", columns.values.format)
+
+    def leave_out(message: Any, reason: str) -> None:
+        errors.tolerate(ValueError(f"the value {reason}"), record_of((message,), 0), step)
+
+    yield from columns.record_batches(reads.chunks(index, lend_in_task, errors), leave_out)
 
 
 @contextmanager

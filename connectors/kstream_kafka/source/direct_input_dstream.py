@@ -19,6 +19,7 @@ from kstream.dstream.ports import InputServices, services_of
 from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.errors_policy import RecordErrorLog, RecordErrorPolicy
 from kstream.offsets.offset_range import LostRange, Partition
+from kstream.public_call import refused
 from kstream.worker.record_errors import KindCounts, letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
@@ -33,12 +34,14 @@ from kstream_kafka.source.stream_spec import StreamSpec, check_apart, check_exis
 
 if TYPE_CHECKING:
     from pyspark import RDD
+    from pyspark.sql.types import StructType
 
     from kstream.batch_time import BatchTime
     from kstream.dstream.dstream import DStream
     from kstream.dstream.ports import StreamHost
     from kstream.output import Output
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
+    from kstream_kafka.reader.value_formats import Mode
 
 U = TypeVar("U")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
@@ -249,7 +252,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         def foreachRDD(self, func: Callable[[KafkaRDD], Any] | Callable[[BatchTime, KafkaRDD], Any] | Output) -> None: ...
 
     @recorded
-    def foreachBatch(self, func: Callable[[Any, int], object], columns: Sequence[str] | None = None) -> None:
+    def foreachBatch(
+        self,
+        func: Callable[[Any, int], object],
+        columns: Sequence[str] | None = None,
+        schema: StructType | str | None = None,
+        value_format: str | None = None,
+        mode: Mode = "permissive",
+    ) -> None:
         """Call a function with a DataFrame of each batch. An output operation, as in Structured Streaming.
 
         The DataFrame has the columns of Spark's Kafka source: key, value (binary), topic, partition, offset, timestamp, timestampType,
@@ -258,10 +268,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         Args:
             func: `func(df, batch_id)`, called on the driver in the batch's job. `batch_id` is the batch time in ms.
             columns: the names of the columns, in their order, as ["value"]. The workers build only these, which is faster. None for all.
+            schema: the columns with the fields of the values, as "id BIGINT, amount DOUBLE, offset BIGINT": docs/structured.md.
+            value_format: what the values are: "json", or "text", which needs no schema. None for bytes.
+            mode: what becomes of a value that does not fit: "permissive" makes its fields null, "fail" fails the batch, and "dead-letter"
+                leaves the record out and writes a dead letter, if that is the errors policy of the stream.
 
         Raises:
-            TypeError: `func` is not a function, or is a generator or coroutine function; or `columns` is no list of names.
-            ValueError: a column does not exist or is named twice, or `columns` is empty.
+            TypeError: `func` is not a function, or is a generator or coroutine function; `columns` is no list of names; `schema` is none.
+            ValueError: a column does not exist or is named twice, or `columns` is empty; or the values cannot be decoded so.
             MissingDependencyError: in the batch's job, if pyarrow or pandas is missing or too old.
 
         Example:
@@ -269,14 +283,21 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         """
         from pyspark.sql import SparkSession
 
-        from kstream_kafka.reader.data_frame import checked_columns, kafka_data_frame
+        from kstream_kafka.reader.data_frame import checked_columns, checked_typed_columns, kafka_data_frame
 
         check_function("foreachBatch", "func", func)
-        chosen = checked_columns("foreachBatch", columns)
+        typed: StructType | None = None
+        if value_format is None and schema is None:
+            chosen = checked_columns("foreachBatch", columns)
+        elif value_format is None or columns is not None:
+            reason = "columns and schema exclude each other" if columns is not None else "a schema needs value_format, as 'json'"
+            raise refused(ValueError(f"foreachBatch: {reason}"))
+        else:
+            typed, chosen = checked_typed_columns("foreachBatch", schema, value_format, mode, self.errors_policy)
 
         def output(time: Time, rdd: Any) -> object:
             spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
-            return func(kafka_data_frame(spark, rdd.reads, chosen), time.milliseconds)
+            return func(kafka_data_frame(spark, rdd.reads, chosen, typed), time.milliseconds)
 
         self._output("foreachBatch", output)
 

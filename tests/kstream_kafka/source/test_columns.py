@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kstream_kafka import KafkaUtils, restore_input
+from pyspark.sql.types import LongType, StructField, StructType
 
 from kstream.batch_time import Time
 from kstream.dstream.recipe import Replay
@@ -29,7 +30,11 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """A DataFrame is the names of its columns."""
     seen.clear()
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", object)
-    monkeypatch.setattr("kstream_kafka.reader.data_frame.kafka_data_frame", lambda _spark, _reads, columns: list(columns))
+    monkeypatch.setattr("kstream_kafka.reader.data_frame.kafka_data_frame", _frame)
+
+
+def _frame(_spark: Any, _reads: Any, columns: Any, schema: StructType | None) -> list[str]:
+    return list(columns) if schema is None else [*columns.names, columns.values.mode, schema.simpleString()]
 
 
 def run(host: Any, stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,4 +85,36 @@ def test_an_unknown_column_is_refused_where_the_stream_is_defined_and_no_output_
     stream = KafkaUtils.createDirectStream(host, ["t"], BROKERS)
     with pytest.raises(ValueError, match=r"^foreachBatch: a Kafka record has no column 'ofset'\. Did you mean 'offset'\?$"):
         stream.foreachBatch(see, columns=["value", "ofset"])
+    assert host.graph.output_streams == []
+
+
+FIELDS = StructType([StructField("id", LongType()), StructField("offset", LongType())])
+
+
+def test_the_function_gets_the_fields_of_the_values_that_its_schema_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    host: Any = FakeHost({})
+    stream = KafkaUtils.createDirectStream(host, ["t"], BROKERS)
+    stream.foreachBatch(see, schema=FIELDS, value_format="json", mode="fail")
+    run(host, stream, monkeypatch)
+    assert seen == [(["id", "offset", "fail", "struct<id:bigint,offset:bigint>"], 1000)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"schema": FIELDS}, "a schema needs value_format, as 'json'"),
+        ({"schema": FIELDS, "value_format": "json", "columns": ["key"]}, "columns and schema exclude each other"),
+        ({"schema": FIELDS, "value_format": "yaml"}, "value_format must be one of json, text, it is 'yaml'"),
+        ({"schema": FIELDS, "value_format": "json", "mode": "drop"}, "mode must be one of permissive, fail, dead-letter, it is 'drop'"),
+        ({"schema": FIELDS, "value_format": "json", "mode": "dead-letter"}, "the errors policy of the stream is 'fail'"),
+        ({"schema": FIELDS, "value_format": "text"}, "schema has the column 'id', and the only field of a text is value STRING"),
+    ],
+)
+def test_values_that_cannot_be_decoded_so_are_refused_where_the_stream_is_defined(given: dict[str, Any], words: str) -> None:
+    host: Any = FakeHost({})
+    stream = KafkaUtils.createDirectStream(host, ["t"], BROKERS)
+    with pytest.raises(ValueError, match=f"^foreachBatch: .*{words}"):
+        stream.foreachBatch(see, **given)
+    with pytest.raises(TypeError, match="schema must be a StructType or its DDL"):
+        stream.foreachBatch(see, schema=5, value_format="json")  # pyright: ignore[reportArgumentType]
     assert host.graph.output_streams == []
