@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.planning.packing import RangeSplit
+from kstream_kafka.reader.data_frame import checked_typed_columns, kafka_data_frame
+from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.structured.columns import chosen_columns, default_schema
 from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.readers import KafkaBatchReader
@@ -26,6 +30,7 @@ from integration.structured_differential import QUERIES, STREAMS, Topics, made_t
 from integration.structured_peer import Ask, running_peer
 from integration.structured_queries import rows_of
 from kstream.cli import main
+from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.topic_offsets import text_of
 
 if TYPE_CHECKING:
@@ -297,3 +302,70 @@ def test_a_topic_that_does_not_exist_is_one_clear_error(spark: SparkSession, kaf
     stream = RunningStream(spark, options, tmp_path)
     with pytest.raises(Exception, match="Kafka knows no topic 'no-such-topic'"):
         stream.query.awaitTermination(60)
+
+
+# -- fields of the values
+
+
+FIELDS = "id BIGINT, amount DOUBLE, item STRING, at TIMESTAMP, day DATE, price DECIMAL(10,2), tags ARRAY<STRING>, more STRUCT<a: INT>"
+FITS = [
+    '{"id":1,"amount":1.5,"item":"a","at":"2024-01-02T03:04:05.123456Z","day":"2024-02-29","price":1.25,"tags":["a",null],"more":{"a":1}}',
+    "{}",
+    '{"id":null,"other":{"deep":[1,{"x":2}]}}',
+    '{"amount":1,"price":"7.1"}',
+    '{"amount":1e3,"price":0.125}',
+    '{"amount":"NaN"}',
+    '{"item":12}',
+    '{"item":{"a":[1,true]}}',
+    '{"at":"2024-01-02T03:04:05+02:00"}',
+    '{"at":"2024-01-02 03:04:05"}',
+    '{"at":"2024-01-02"}',
+    '{"at":1}',
+    '{"tags":[],"more":{}}',
+    '{"id":1,"id":2}',
+    '{"ID":3}',
+    ' {"id":\n4} ',
+    '{"item":"\\u00e9\\n\\ud83d\\ude00 grüße"}',
+]
+"""Values of which `from_json` makes the same."""
+DIFFERS: Mapping[str, list[Any] | None] = {
+    '{"id":1,"amount":"much"}': [1],
+    '{"id":1.5,"item":"a"}': ["a"],
+    '[{"id":1}]': [],
+    '{"id":1}{"id":2}': [1],
+    "": None,
+    "null": [],
+    "poison": [],
+    '{"id":1': [],
+    '{"id":1,}x': [],
+}
+"""Values that do not fit, and of which fields `from_json` makes something nevertheless; None if it makes null of the whole."""
+
+
+def test_json_values_are_columns_as_from_json_makes_them(spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic) -> None:
+    t = topic(1)
+    values = [*FITS, *DIFFERS, None]
+    kafka.produce(t, [(None, value, 0) for value in values])
+    read = spark.read.format("kstream").options(**{"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": t})
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        of_spark = f"from_json(CAST(value AS STRING), '{FIELDS}') AS value"
+        expected = [row.value for row in read.load().orderBy("offset").selectExpr(of_spark).collect()]
+        typed = read.option("value.format", "json")
+        nested = [row.value for row in typed.schema(f"offset BIGINT, value STRUCT<{FIELDS}>").load().orderBy("offset").collect()]
+        flat = typed.schema(f"offset BIGINT, {FIELDS}, _corrupt STRING").load().orderBy("offset").drop("offset").collect()
+        schema, chosen = checked_typed_columns("foreachBatch", f"{FIELDS}, _corrupt STRING", "json", "permissive", "fail")
+        executor = KafkaParams.parse({"bootstrap.servers": kafka.bootstrap}).executor()
+        reads = RangeReads.of([RangeSplit(OffsetRange(t, 0, 0, len(values)))], executor, 10_000)
+        of_batch = kafka_data_frame(spark, reads, chosen, schema).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+    for value, of_json, ours in zip(FITS, expected, nested, strict=False):
+        assert str(ours) == str(of_json), value  # NaN is not equal to itself
+    assert nested[len(FITS) :] == [None] * (len(values) - len(FITS))
+    kept = [row if row is None else [field for field in row if field is not None] for row in expected[len(FITS) : -1]]
+    assert dict(zip(DIFFERS, kept, strict=True)) == DIFFERS
+    assert [str(tuple(row[:-1])) for row in flat[: len(FITS)]] == [str(tuple(row)) for row in nested[: len(FITS)]]
+    assert [row["_corrupt"] for row in flat] == [None] * len(FITS) + [*DIFFERS, None]
+    assert str(of_batch) == str(flat)
