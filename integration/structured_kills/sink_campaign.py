@@ -36,8 +36,8 @@ SINKS = (KSTREAM, AT_LEAST_ONCE, SPARK) = ("kstream", "at-least-once", "spark")
 TARGET_PARTITIONS = 3
 MIN_PARTITIONS = (1, 5, 8, 13)
 """Each driver has one of these as `minPartitions` of its source: a batch that runs again has other tasks than before."""
-BATCH_S = 1.5
-"""How long a batch takes, about: a kill comes at a random moment within."""
+BATCH_S, WRITTEN_S = 1.5, 0.3
+"""How long a batch takes, and how long it is from its first record in Kafka to Spark's log of commits, about. A kill comes within."""
 MARKERS_S = 5.0
 """Seconds in which brokers have written the markers of a transaction to all partitions."""
 READ_S = 60.0
@@ -155,11 +155,19 @@ class SinkCampaign(StructuredCampaign):
     # -- moments
 
     def _moment(self, kind: str, driver: Driver) -> str:
-        """Returns at a random moment, once a batch was committed since the last kill."""
+        """Returns at a random moment, once a batch was committed since the last kill: of a batch, or of its writing."""
         self._wait(driver, lambda: self._last("commits") > self._committed_before, "commit a batch")
-        time.sleep(self._random.uniform(0, BATCH_S))
+        is_written = self._random.random() < 0.5
+        if is_written:
+            before = self._num_written() + TARGET_PARTITIONS  # the markers of the last batch may still come
+            self._wait(driver, lambda: self._num_written() > before, "write a batch")
+        time.sleep(self._random.uniform(0, WRITTEN_S if is_written else BATCH_S))
         self._committed_before = self._last("commits")
-        return f"after batch {self._committed_before}"
+        return f"after batch {self._committed_before}{', while the next one is written' if is_written else ''}"
+
+    def _num_written(self) -> int:
+        """How many records are in the target topic, committed or not."""
+        return sum(self._broker.log_range(self._target, partition)[1] for partition in range(TARGET_PARTITIONS))
 
     def _look_at_what_is_left(self) -> None:
         """Note the batches of which a reader sees a part while no driver lives. What is part of a transaction that has just ended comes."""
