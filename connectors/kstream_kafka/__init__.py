@@ -5,7 +5,7 @@ The driver plans offset ranges, the workers read exactly those ranges, and the d
     settings     the settings of this package
     errors       the errors of this package
     client/      the clients of the brokers, parameters, security, redaction, connection errors and their diagnosis
-    schemas/     Avro values and their schemas, which are in a schema registry
+    schemas/     Avro and Protobuf values, whose schemas are in a schema registry
     planning/    pure: the planner, the plan of a batch, the packing of ranges into tasks
     reader/      KafkaRDD, the task, the consumer, decoding, Arrow
     sink/        the Kafka sink: transactions with receipts
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
     from kstream_kafka.schemas.avro import AvroDeserializer, AvroSerializer
+    from kstream_kafka.schemas.protobuf import ProtobufDeserializer, ProtobufSerializer
     from kstream_kafka.sink.producer_record import ProducerRecord
     from kstream_kafka.source.direct_input_dstream import DirectKafkaInputDStream
     from kstream_kafka.source.offset_committer import CanCommitOffsets
@@ -63,6 +64,8 @@ __all__ = [
     "OffsetRange",
     "PerPartitionConfig",
     "ProducerRecord",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
     "SchemaRegistry",
     "TopicAndPartition",
     "TopicPartition",
@@ -90,6 +93,8 @@ _LAZY = {
     "OffsetRange": "kstream.offsets.offset_range",
     "PerPartitionConfig": "kstream_kafka.planning.planner",
     "ProducerRecord": "kstream_kafka.sink.producer_record",
+    "ProtobufDeserializer": "kstream_kafka.schemas.protobuf",
+    "ProtobufSerializer": "kstream_kafka.schemas.protobuf",
     "SchemaRegistry": "kstream_kafka.client.schema_registry",
     "TopicAndPartition": "kstream.offsets.offset_range",
     "TopicPartition": "kstream.offsets.offset_range",

@@ -62,6 +62,21 @@ class RegisteredSchema:
     references: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NeededSchema:
+    """A schema that is to be registered, because another one refers to it.
+
+    Attributes:
+        name: the name by which it is referred to, which is its subject, too.
+        text: the schema.
+        references: the schemas that it refers to itself.
+    """
+
+    name: str
+    text: str
+    references: tuple[NeededSchema, ...] = ()
+
+
 class SchemaRegistry:
     """A schema registry and the settings of its client. Immutable; can be pickled. Its text shows no secret.
 
@@ -111,14 +126,20 @@ class SchemaRegistry:
         """Return the newest schema of a subject; None if there is none. Blocks on the registry; raises as `schema`."""
         return self._client().latest(subject)
 
-    def register(self, subject: str, kind: str, text: str) -> int:
+    def register(self, subject: str, kind: str, text: str, references: tuple[NeededSchema, ...] = ()) -> int:
         """Return the id of a schema of a subject, which is registered if it is not yet. Blocks on the registry.
+
+        Args:
+            subject: the subject.
+            kind: AVRO or PROTOBUF.
+            text: the schema, as in RegisteredSchema.
+            references: the schemas that it refers to, which are registered first.
 
         Raises:
             SchemaRegistryRefusedError: it refuses the schema, such as one that is not compatible.
             Exception: as `schema`.
         """
-        return self._client().register(subject, kind, text)
+        return self._client().register(subject, kind, text, references)
 
     def _client(self) -> _Client:
         """Return the client of this process."""
@@ -197,14 +218,27 @@ class _Client:
 
         return self._asked(ask)
 
-    def register(self, subject: str, kind: str, text: str) -> int:
-        """Return the id of a schema, registered if it is not yet."""
-        from confluent_kafka.schema_registry import Schema
+    def register(self, subject: str, kind: str, text: str, needed: tuple[NeededSchema, ...]) -> int:
+        """Return the id of a schema, registered if it is not yet, as are those that it refers to."""
 
-        number: int | None = self._asked(lambda client: client.register_schema(subject, Schema(text, kind)))
+        def ask(client: Any) -> int:
+            return client.register_schema(subject, self._with_references(client, kind, text, needed))
+
+        number: int | None = self._asked(ask)
         if number is None:
             raise SchemaRegistryRefusedError(self._url, _NOT_FOUND, f"it has no subject {subject}")
         return number
+
+    def _with_references(self, client: Any, kind: str, text: str, needed: tuple[NeededSchema, ...]) -> Any:
+        """Return a schema of the client that names the versions of all it refers to, which are registered. Blocks on the registry."""
+        from confluent_kafka.schema_registry import Schema, SchemaReference
+
+        references: list[Any] = []
+        for one in needed:
+            schema = self._with_references(client, kind, one.text, one.references)
+            client.register_schema(one.name, schema)
+            references.append(SchemaReference(one.name, one.name, client.lookup_schema(one.name, schema).version))
+        return Schema(text, kind, references)
 
     def _registered(self, client: Any, schema_id: int, schema: Any) -> RegisteredSchema:
         """Return a schema of the client with all its references. May block on the registry."""
@@ -212,7 +246,7 @@ class _Client:
 
         def follow(needed: Any) -> None:
             for reference in needed.references or ():
-                if reference.name not in references and not _is_built_in(reference.name):
+                if reference.name not in references and not is_built_in(reference.name):
                     found = client.get_version(reference.subject, reference.version, True, "serialized").schema
                     follow(found)
                     references[reference.name] = found.schema_str
@@ -257,8 +291,8 @@ class _Client:
         return {"timeout": TIMEOUT_S, **values}
 
 
-def _is_built_in(name: str) -> bool:
-    """Return whether a file of Protobuf comes with its runtime or with confluent_kafka."""
+def is_built_in(name: str) -> bool:
+    """Return whether a file of Protobuf comes with its runtime or with confluent_kafka. Pure."""
     return name.startswith(("google/protobuf/", "google/type/", "confluent/"))
 
 

@@ -153,7 +153,37 @@ def _json(schema: ValueSchema) -> ValueFormat:
     return JsonFormat(schema)
 
 
+def _avro(schema: ValueSchema) -> ValueFormat:
+    """Return the decoder of Avro."""
+    from kstream_kafka.reader.avro_format import AvroFormat
+
+    return AvroFormat(schema)
+
+
+def _avro_fields(options: Mapping[str, str]) -> pa.Schema:
+    """Return the fields of the schema that the options name. Blocks on the registry."""
+    from kstream_kafka.reader.avro_format import avro_fields
+
+    return avro_fields(options)
+
+
+def _protobuf(schema: ValueSchema) -> ValueFormat:
+    """Return the decoder of Protobuf."""
+    from kstream_kafka.reader.protobuf_format import ProtobufFormat
+
+    return ProtobufFormat(schema)
+
+
+def _protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
+    """Return the fields of the file that the options name. Blocks on the registry."""
+    from kstream_kafka.reader.protobuf_format import protobuf_fields
+
+    return protobuf_fields(options)
+
+
 FORMATS: dict[str, FormatEntry] = {
+    "avro": FormatEntry(_avro, _avro_fields),
+    "protobuf": FormatEntry(_protobuf, _protobuf_fields),
     "json": FormatEntry(_json),
     "text": FormatEntry(TextFormat, lambda _options: pa.schema([(VALUE, pa.string())])),
 }

@@ -2,5 +2,10 @@
 
 framing            the frame of a value: a zero byte and the id of its schema
 avro_schema        AvroSchema: the text of a schema, and what fastavro makes of it
+avro_fields        AvroFields: the fields of a record as columns
+framed_values      FramedValues: the schema ids of a whole chunk
 avro               AvroDeserializer, AvroSerializer: values of the records of an RDD
+protobuf_schema    ProtobufSchema: a file of Protobuf, and the classes of its messages
+plain_message      a message as a dict
+protobuf           ProtobufDeserializer, ProtobufSerializer: values of the records of an RDD
 """

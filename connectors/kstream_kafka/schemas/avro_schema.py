@@ -33,7 +33,14 @@ class AvroSchema:
             MissingDependencyError: fastavro is missing.
             Exception: an error of json or fastavro, if it is no schema.
         """
-        return _parsed(self)
+        return _parsed(self, False)
+
+    def parsed_plain(self) -> Any:
+        """Return the schema, parsed, without its logical types, but for decimals. Raises as `parsed`.
+
+        Arrow takes dates and timestamps as numbers, which are read faster than objects are made of them.
+        """
+        return _parsed(self, True)
 
     @property
     def is_bytes(self) -> bool:
@@ -86,14 +93,30 @@ def fastavro() -> ModuleType:
 
 
 @lru_cache(maxsize=1000)
-def _parsed(schema: AvroSchema) -> Any:
-    """Return `parsed` of a schema, made once in a process."""
+def _parsed(schema: AvroSchema, is_plain: bool) -> Any:
+    """Return `parsed` of a schema, or `parsed_plain`, made once in a process."""
     parse, named = fastavro().parse_schema, dict[str, Any]()
+    load = (lambda text: without_logical_types(_loaded(text))) if is_plain else _loaded
     for _, needed in schema.references:
-        parse(_loaded(needed), named_schemas=named)
-    return parse(_loaded(schema.text), named_schemas=named)
+        parse(load(needed), named_schemas=named)
+    return parse(load(schema.text), named_schemas=named)
 
 
 def _loaded(text: str) -> Any:
     """Return the JSON of a schema. The name of a primitive type may stand there without quotes."""
     return json.loads(text) if text.lstrip()[:1] in ("{", "[", '"') else text.strip()
+
+
+def without_logical_types(schema: Any) -> Any:
+    """Return the JSON of a schema without its logical types, but for decimals. Pure."""
+    if isinstance(schema, list):
+        return [without_logical_types(branch) for branch in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept: dict[str, Any] = {k: v for k, v in schema.items() if k != "logicalType" or v == "decimal"}
+    for part in ("type", "items", "values"):
+        if part in kept:
+            kept[part] = without_logical_types(kept[part])
+    if "fields" in kept:
+        kept["fields"] = [without_logical_types(field) for field in kept["fields"]]
+    return kept

@@ -1,0 +1,225 @@
+"""ProtobufFormat: Protobuf values of a chunk as typed columns. The files of the writers are in a schema registry, protobuf decodes.
+
+A field of a value goes into the column of its name. A column that the writer's message has not is null: messages carry the numbers of
+their fields, so there is no reader's schema. A field that is not set is null if that can be told from its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.reader.chunk_parts import Part, fitting, together
+from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of, schema_id_of_options
+from kstream_kafka.reader.value_formats import DecodedValues, MalformedValue, ValueSchema
+from kstream_kafka.schemas.framed_values import FramedValues
+from kstream_kafka.schemas.framing import HEAD
+from kstream_kafka.schemas.plain_message import DURATION, TIMESTAMP, WRAPPERS, enum_names, getter, is_map, is_repeated, microseconds
+from kstream_kafka.schemas.protobuf_schema import FIRST, MessagePath, ProtobufSchema, check_protobuf, message_path
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+Make = Callable[[Any], Any] | None
+"""Makes what Arrow takes of one value of a field; None if it takes the value."""
+_UTC = "UTC"
+_SIMPLE: Mapping[str, tuple[pa.DataType, ...]] = {
+    "int32": (pa.int32(), pa.int64()),
+    "uint32": (pa.int64(),),
+    "int64": (pa.int64(),),
+    "uint64": (pa.decimal128(20, 0), pa.int64()),
+    "double": (pa.float64(),),
+    "float": (pa.float32(), pa.float64()),
+    "bool": (pa.bool_(),),
+    "enum": (pa.string(),),
+    "string": (pa.string(),),
+    "bytes": (pa.binary(),),
+}
+"""kind of a field → the types that a column of it may have; the first is the one that it has unless the query names another."""
+_KINDS = ("", "double", "float", "int64", "uint64", "int32", "uint64", "uint32", "bool", "string", "", "", "bytes", "uint32", "enum")
+_KINDS = (*_KINDS, "int32", "int64", "int32", "int64")
+"""The kind of a field by the number of its type in its descriptor; sint32 and sfixed32 are int32."""
+
+
+class ProtobufFormat:
+    """Decodes the Protobuf values of one task. One thread, that of the task. It keeps the messages that it has met."""
+
+    def __init__(self, schema: ValueSchema) -> None:
+        """Note what is asked for. Sends no request.
+
+        Raises:
+            KafkaConfigError: an option cannot work.
+            MissingDependencyError: protobuf is missing.
+        """
+        check_protobuf()
+        self._fields = schema.fields
+        self._registry = registry_of(schema.options)
+        self._readers: dict[tuple[int, MessagePath], _MessageReader | str] = {}
+
+    def decode(self, values: pa.BinaryArray) -> DecodedValues:
+        """Decode the values of a chunk. May block on the registry, when a schema is met for the first time.
+
+        Raises:
+            KafkaError: the registry does not answer, or refuses the request.
+        """
+        framed = FramedValues(values)
+        malformed = [MalformedValue(row, "has no frame of a schema registry") for row in framed.unframed]
+        parts: list[Part] = []
+        for schema_id, rows in framed.by_schema():
+            by_message: dict[MessagePath, tuple[list[int], list[bytes]]] = {}
+            for row, at, end in zip(rows.tolist(), framed.begins[rows].tolist(), framed.ends[rows].tolist(), strict=True):
+                raw = framed.data[at:end]
+                try:
+                    path, begin = (FIRST, HEAD + 1) if raw[HEAD : HEAD + 1] == b"\0" else message_path(raw)
+                except ValueError as e:
+                    malformed.append(MalformedValue(row, f"is no value of Protobuf: {e}"))
+                    continue
+                of_path = by_message.setdefault(path, ([], []))
+                of_path[0].append(row)
+                of_path[1].append(raw[begin:])
+            for path, (message_rows, payloads) in by_message.items():
+                reader = self._reader(schema_id, path)
+                if isinstance(reader, str):
+                    malformed += [MalformedValue(row, reader) for row in message_rows]
+                else:
+                    parts.append(reader.read(message_rows, payloads, malformed))
+        return DecodedValues(together(parts, len(values), self._fields), sorted(malformed))
+
+    def _reader(self, schema_id: int, path: MessagePath) -> _MessageReader | str:
+        """Return the reader of a message; the reason if its values cannot fit. May block on the registry."""
+        if (schema_id, path) not in self._readers:
+            try:
+                found = ProtobufSchema.registered(self._registry, schema_id).message_class(path)
+                self._readers[schema_id, path] = _MessageReader(found, self._fields)
+            except ValueError as e:
+                self._readers[schema_id, path] = f"does not fit: {e}"
+        return self._readers[schema_id, path]
+
+
+class _MessageReader:
+    """Reads the values of one message as rows of the asked-for fields. One thread."""
+
+    def __init__(self, message: type[Message], fields: pa.Schema) -> None:
+        """Prepare the columns. ValueError if the values of the message do not fit the fields."""
+        known = message.DESCRIPTOR.fields_by_name
+        self._fields = fields
+        self._message = message
+        self._get = [_column_getter(known[f.name], f.type) if f.name in known else None for f in fields]
+
+    def read(self, rows: Sequence[int], payloads: Sequence[bytes], malformed: list[MalformedValue]) -> Part:
+        """Return the rows that fit, with a struct for each; the others are added to `malformed`."""
+        from google.protobuf.message import DecodeError
+
+        read = self._message.FromString
+        found: list[Message] = []
+        kept: list[int] = []
+        for row, payload in zip(rows, payloads, strict=True):
+            try:
+                found.append(read(payload))
+                kept.append(row)
+            except DecodeError as e:
+                malformed.append(MalformedValue(row, f"is none of its Protobuf schema: {e}"))
+        return fitting(kept, found, self._struct, malformed)
+
+    def _struct(self, found: Sequence[Message]) -> pa.StructArray:
+        """Return the struct of messages. An error of Arrow if a value is out of the range of its column."""
+        arrays = [
+            pa.nulls(len(found), wanted.type) if get is None else pa.array(list(map(get, found)), wanted.type)
+            for wanted, get in zip(self._fields, self._get, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(self._fields))
+
+
+def _column_getter(field: Any, wanted: pa.DataType) -> Callable[[Any], Any]:
+    """Return the function from a message to what Arrow takes for a column. ValueError if the field does not fit the type."""
+    if is_map(field):
+        if not (pa.types.is_map(wanted) and wanted.key_type in _types_of(field.message_type.fields_by_name["key"])):
+            raise _misfit(field, wanted)
+        pairs = getter(field, _value_maker(field.message_type.fields_by_name["value"], wanted.item_type))
+        return lambda message: list(pairs(message).items())
+    if is_repeated(field):
+        if not pa.types.is_list(wanted):
+            raise _misfit(field, wanted)
+        return getter(field, _value_maker(field, wanted.value_type))
+    make = _value_maker(field, wanted)
+    return attrgetter(field.name) if make is None and not field.has_presence else getter(field, make)
+
+
+def _value_maker(field: Any, wanted: pa.DataType) -> Make:
+    """Return what makes a value of a column of one value of a field. ValueError if the field does not fit the type."""
+    kind = field.message_type.full_name if field.message_type is not None else ""
+    if kind == TIMESTAMP and wanted == pa.timestamp("us", _UTC):
+        return microseconds
+    if kind == DURATION and wanted == pa.duration("us"):
+        return microseconds
+    if kind in WRAPPERS:
+        inner = _value_maker(field.message_type.fields_by_name["value"], wanted)
+        return (lambda value: value.value) if inner is None else lambda value: inner(value.value)
+    if kind and pa.types.is_struct(wanted):
+        known = field.message_type.fields_by_name
+        parts = [wanted.field(i) for i in range(wanted.num_fields)]
+        gets = [(part.name, _column_getter(known[part.name], part.type)) for part in parts if part.name in known]
+        return lambda message: {name: get(message) for name, get in gets}
+    if wanted not in _types_of(field):
+        raise _misfit(field, wanted)
+    if field.enum_type is not None:
+        return enum_names(field)
+    return Decimal if pa.types.is_decimal(wanted) else None
+
+
+def _types_of(field: Any) -> tuple[pa.DataType, ...]:
+    """Return the types that a column of a field without a message may have."""
+    return _SIMPLE.get(_KINDS[field.type], ())
+
+
+def _misfit(field: Any, wanted: pa.DataType) -> ValueError:
+    shown = field.message_type.full_name if field.message_type is not None else _KINDS[field.type]
+    words = "a map" if is_map(field) else f"a list of {shown}" if is_repeated(field) else shown
+    return ValueError(f"the field {field.name} is {words}, and the column is {wanted}")
+
+
+def protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
+    """Return the columns of the first message of the file that the options name. Called on the driver; blocks on the registry.
+
+    Raises:
+        SourceOptionError: they name none, or one that is unknown or has a field that is no column.
+        KafkaError: an error of the registry.
+    """
+    number = schema_id_of_options(options)
+    if number is None:
+        raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
+    try:
+        message = ProtobufSchema.registered(registry_of(options), number).message_class(FIRST)
+        return pa.schema([(field.name, _natural(field, ())) for field in message.DESCRIPTOR.fields])
+    except ValueError as e:
+        raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None
+
+
+def _natural(field: Any, inside: tuple[str, ...]) -> pa.DataType:
+    """Return the type of a column in which a field loses nothing. ValueError if it has none."""
+    if is_map(field):
+        parts = field.message_type.fields_by_name
+        return pa.map_(_natural(parts["key"], inside), _natural(parts["value"], inside))
+    one = _natural_value(field, inside)
+    return pa.list_(one) if is_repeated(field) else one
+
+
+def _natural_value(field: Any, inside: tuple[str, ...]) -> pa.DataType:
+    """Return the type of one value of a field. ValueError if its message contains itself."""
+    if field.message_type is None:
+        return _types_of(field)[0]
+    kind = field.message_type.full_name
+    if kind == TIMESTAMP:
+        return pa.timestamp("us", _UTC)
+    if kind == DURATION:
+        return pa.duration("us")
+    if kind in WRAPPERS:
+        return _natural(field.message_type.fields_by_name["value"], inside)
+    if kind in inside:
+        raise ValueError(f"the message {kind} contains itself, and no type of a column does")
+    return pa.struct([(inner.name, _natural(inner, (*inside, kind))) for inner in field.message_type.fields])
