@@ -2,6 +2,7 @@
 
 `pyspark_kstream` has the class that Spark finds, and nothing else.
 
+    option_kinds       the kinds of values that options have, and their parsers (pure)
     options            SourceOptions: the options of Spark's Kafka source, in one table (pure)
     requirements       what the Python of Spark's workers must have
     columns            the columns of a query: all, or those that a schema names

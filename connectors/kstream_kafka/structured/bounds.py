@@ -16,7 +16,8 @@ from kstream_kafka.client.renewing_client import renewing_driver_client
 from kstream_kafka.errors import KafkaError, SourceOptionError
 from kstream_kafka.planning.starting_offsets import OffsetResolver
 from kstream_kafka.planning.subscription import Subscribed
-from kstream_kafka.structured.options import LATE_STARTS, Bound, SourceOptions
+from kstream_kafka.structured.option_kinds import LATE_STARTS
+from kstream_kafka.structured.options import Bound, SourceOptions
 
 logger = logging.getLogger("kstream.kafka")
 Answer = TypeVar("Answer")

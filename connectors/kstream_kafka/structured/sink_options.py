@@ -17,12 +17,11 @@ from kstream.storage.open import OBJECT_STORES, scheme_of
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.transaction import check_properties
 from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.structured.option_kinds import KINDS, Kind
 from kstream_kafka.structured.options import (
     KAFKA,
-    KINDS,
     OPTIONS,
     REFUSED_PARAMETERS,
-    Kind,
     Option,
     Query,
     kafka_params,

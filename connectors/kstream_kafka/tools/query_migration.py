@@ -19,7 +19,7 @@ from kstream.offsets.offset_range import Partition
 from kstream.offsets.positions import Position, Positions
 from kstream.offsets.topic_offsets import by_partition, text_of
 from kstream.storage import FileStore
-from kstream_kafka.structured.options import EARLIEST
+from kstream_kafka.structured.option_kinds import EARLIEST
 
 KAFKA, KSTREAM = "kafka", "kstream"
 """The names of the sources, as `format` takes them."""

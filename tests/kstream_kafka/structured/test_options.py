@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from kstream_kafka.errors import KafkaConfigError, SourceOptionError
 from kstream_kafka.planning.subscription import Partitions, TopicPattern, Topics
-from kstream_kafka.structured.options import KINDS, OPTIONS, REFUSED, REFUSED_PARAMETERS, Bound, SourceOptions, markdown_tables, of_kafka
+from kstream_kafka.structured.option_kinds import KINDS
+from kstream_kafka.structured.options import OPTIONS, REFUSED, REFUSED_PARAMETERS, Bound, SourceOptions, markdown_tables, of_kafka
 
 from kstream.offsets.positions import Position, Positions
 
