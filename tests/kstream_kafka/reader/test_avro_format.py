@@ -18,9 +18,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from kstream_kafka.errors import SchemaRegistryUnreachableError, SourceOptionError
 from kstream_kafka.reader.value_formats import FORMATS, DecodedValues, ValueSchema
 
-from tests.kstream_kafka.reader.test_value_formats import ValueFormatContract, binary
+from tests.kstream_kafka.reader.value_format_contract import ValueFormatContract, binary
+from tests.kstream_kafka.schemas.avro_orders import ORDER, A
 from tests.kstream_kafka.schemas.registry_server import RegistryServer, registry_server
-from tests.kstream_kafka.schemas.test_avro import ORDER, A
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
 UTC = pa.timestamp("us", "UTC")

@@ -15,7 +15,7 @@ from kstream_kafka.reader.json_documents import JsonDocuments
 from kstream_kafka.reader.json_values import JsonFormat
 from kstream_kafka.reader.value_formats import ValueSchema
 
-from tests.kstream_kafka.reader.test_value_formats import ValueFormatContract, binary
+from tests.kstream_kafka.reader.value_format_contract import ValueFormatContract, binary
 
 FIELDS = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("item", pa.string())])
 INSTANT = pa.timestamp("us", "UTC")

@@ -13,9 +13,9 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.value_formats import FORMATS, DecodedValues, ValueSchema
 
-from tests.kstream_kafka.reader.test_value_formats import ValueFormatContract, binary
+from tests.kstream_kafka.reader.value_format_contract import ValueFormatContract, binary
+from tests.kstream_kafka.schemas.protobuf_orders import EMPTY, VALUE, A, Line, Order, an_order
 from tests.kstream_kafka.schemas.registry_server import RegistryServer, registry_server
-from tests.kstream_kafka.schemas.test_protobuf import EMPTY, VALUE, A, Line, Order, an_order
 
 COLUMNS = pa.schema(
     [

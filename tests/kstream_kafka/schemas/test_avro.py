@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Generator
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -19,37 +16,10 @@ from kstream_kafka.client.schema_registry import SchemaRegistry
 from kstream_kafka.errors import KafkaConfigError, SchemaRegistryUnreachableError
 from kstream_kafka.schemas.avro import AvroDeserializer, AvroSerializer
 
+from tests.kstream_kafka.schemas.avro_orders import ORDER, A
 from tests.kstream_kafka.schemas.registry_server import RegistryServer, registry_server
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
-ORDER: dict[str, Any] = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "customer", "type": ["null", "string"], "default": None},
-        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
-        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "seen", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "token", "type": {"type": "string", "logicalType": "uuid"}},
-        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
-        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [{"name": "n", "type": "int"}]}}},
-        {"name": "tags", "type": {"type": "map", "values": "double"}},
-    ],
-}
-A: dict[str, Any] = {
-    "id": 2**40,
-    "customer": "Zoë",
-    "total": Decimal("12.30"),
-    "day": date(2026, 1, 2),
-    "at": datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc),
-    "seen": datetime(2026, 1, 2, 3, 4, 5, 678901, timezone.utc),
-    "token": UUID("12345678-1234-5678-1234-567812345678"),
-    "state": "PAID",
-    "lines": [{"n": 1}, {"n": -2}],
-    "tags": {"a": 0.5},
-}
 TEXT = json.dumps(ORDER)
 
 

@@ -131,7 +131,7 @@ def test_a_text_is_a_string() -> None:
 
 
 def test_the_options_are_checked() -> None:
-    with pytest.raises(SourceOptionError, match="is 'yaml', one of: json, text"):
+    with pytest.raises(SourceOptionError, match="is 'yaml', one of: avro, protobuf, json, text"):
         options(value_format="yaml")
     with pytest.raises(SourceOptionError, match="belongs to a direct stream"):
         options(value_format="json", mode="dead-letter")
