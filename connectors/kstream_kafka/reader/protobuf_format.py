@@ -41,8 +41,8 @@ _SIMPLE: Mapping[str, tuple[pa.DataType, ...]] = {
     "bytes": (pa.binary(),),
 }
 """kind of a field → the types that a column of it may have; the first is the one that it has unless the query names another."""
-_KINDS = ("", "double", "float", "int64", "uint64", "int32", "uint64", "uint32", "bool", "string", "", "", "bytes", "uint32", "enum")
-_KINDS = (*_KINDS, "int32", "int64", "int32", "int64")
+_UP_TO_ENUM = ("", "double", "float", "int64", "uint64", "int32", "uint64", "uint32", "bool", "string", "", "", "bytes", "uint32", "enum")
+_KINDS: tuple[str, ...] = (*_UP_TO_ENUM, "int32", "int64", "int32", "int64")
 """The kind of a field by the number of its type in its descriptor; sint32 and sfixed32 are int32."""
 
 
@@ -151,7 +151,7 @@ def _column_getter(field: Any, wanted: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _value_maker(field: Any, wanted: pa.DataType) -> Make:
-    """Return what makes a value of a column of one value of a field. ValueError if the field does not fit the type."""
+    kind = str(getattr(field.message_type, "full_name", ""))
     kind = field.message_type.full_name if field.message_type is not None else ""
     if kind == TIMESTAMP and wanted == pa.timestamp("us", _UTC):
         return microseconds
@@ -194,7 +194,7 @@ def protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
     if number is None:
         raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
     try:
-        message = ProtobufSchema.registered(registry_of(options), number).message_class(FIRST)
+        message: Any = ProtobufSchema.registered(registry_of(options), number).message_class(FIRST)
         return pa.schema([(field.name, _natural(field, ())) for field in message.DESCRIPTOR.fields])
     except ValueError as e:
         raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None

@@ -129,7 +129,7 @@ def _pool(schema: ProtobufSchema) -> tuple[DescriptorPool, Any]:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    pool, known = DescriptorPool(), set[str]()
+    pool, known, file = DescriptorPool(), set[str](), FileDescriptorProto()
 
     def add_built_in(name: str) -> None:
         """Add a file that comes with a package."""
