@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kstream_kafka import KafkaUtils
+from kstream_kafka import AvroDeserializer, AvroSerializer, KafkaUtils, SchemaRegistry, kafka_output
 from pyspark import SparkContext
 
 from kstream import StreamingContext, secret
@@ -172,6 +172,20 @@ def test_of_a_long_error_only_the_beginning_is_searched(text: str, monkeypatch: 
 def test_a_secret_that_is_cut_is_not_shown(gap: str) -> None:
     assert PLANTED not in harmless(f"OSError: {'x' * 400}{gap}https://u:{PLANTED}{'x' * 5000}@host")
     assert PLANTED not in harmless(f"OSError: {'x ' * 200}{gap}password{gap}= {PLANTED}")
+
+
+def test_a_decoder_or_an_encoder_whose_registry_has_a_secret_is_never_stored() -> None:
+    registry = SchemaRegistry({"url": "http://h", "basic.auth.user.info": f"u:{PLANTED}"})
+    host: Any = FakeHost()
+    stream = KafkaUtils.createDirectStream(host, ["a"], {"bootstrap.servers": "h:1"}, valueDecoder=AvroDeserializer(registry))
+    assert stream.spec.recipe() is None
+    assert "schema.registry.basic.auth.user.info" in stream.spec.why_no_recipe() and PLANTED not in stream.spec.why_no_recipe()
+    functions = {"value": AvroSerializer(registry, '"string"', "b-value")}
+    *_, secrets = kafka_output("b", {"bootstrap.servers": "h:1"}, functions, "exactly-once", None, "kstream", "fail", True)
+    assert secrets == ["schema.registry.basic.auth.user.info"]
+    open_to_all = AvroDeserializer(SchemaRegistry("http://h"))
+    stream = KafkaUtils.createDirectStream(host, ["b"], {"bootstrap.servers": "h:1"}, valueDecoder=open_to_all)
+    assert stream.spec.recipe() is not None
 
 
 def test_only_parameters_that_are_no_secrets_are_in_the_connections(tmp_path: Path) -> None:

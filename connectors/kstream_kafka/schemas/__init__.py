@@ -1,5 +1,6 @@
 """schemas: values whose schemas are in a schema registry, in Confluent's framing. Needs no Spark.
 
+registry_codec     RegistryCodec: the base of the codecs of single values
 framing            the frame of a value: a zero byte and the id of its schema
 avro_schema        AvroSchema: the text of a schema, and what fastavro makes of it
 avro_fields        AvroFields: the fields of a record as columns

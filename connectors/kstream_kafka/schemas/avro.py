@@ -10,12 +10,13 @@ from kstream_kafka.client.schema_registry import AVRO, SchemaRegistry
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.schemas.avro_schema import AvroSchema, fastavro
 from kstream_kafka.schemas.framing import HEAD, frame_of, schema_id_of
+from kstream_kafka.schemas.registry_codec import RegistryCodec
 
 Read: TypeAlias = Callable[[BytesIO], Any]
 """Reads one value from where the file stands, and leaves it after the value."""
 
 
-class AvroDeserializer:
+class AvroDeserializer(RegistryCodec):
     """A decoder of Avro values: bytes → dict, number, text … Pickled into the tasks; one thread.
 
     Records become dicts. Logical types become Decimal, date, datetime, time and UUID. A value of None stays None.
@@ -37,7 +38,7 @@ class AvroDeserializer:
             KafkaConfigError: the text is no Avro schema.
         """
         fastavro()
-        self._registry = registry
+        super().__init__(registry)
         self._schema = schema
         self._own = AvroSchema.given(schema) if isinstance(schema, str) else None
         self._reads: dict[int, Read] = {}
@@ -77,18 +78,11 @@ class AvroDeserializer:
                 raise KafkaConfigError("schema", f"is {self._schema}, and {e}") from None
         return _reader(AvroSchema.registered(self._registry, schema_id), self._own)
 
-    def not_storable(self) -> list[str]:
-        """Return the names of the settings of the registry that may hold a secret."""
-        return self._registry.not_storable()
-
     def __reduce__(self) -> Any:
         return AvroDeserializer, (self._registry, self._schema)
 
-    def __repr__(self) -> str:
-        return f"AvroDeserializer({self._registry})"
 
-
-class AvroSerializer:
+class AvroSerializer(RegistryCodec):
     """An encoder of Avro values: dict, number, text … → bytes. Pickled into the tasks; one thread. A value of None stays None.
 
     Example:
@@ -107,7 +101,8 @@ class AvroSerializer:
             MissingDependencyError: fastavro is missing.
             KafkaConfigError: the text is no Avro schema.
         """
-        self._registry, self._schema, self._subject = registry, AvroSchema.given(schema), subject
+        super().__init__(registry)
+        self._schema, self._subject = AvroSchema.given(schema), subject
         self._write: Callable[[Any], bytes] | None = None
 
     def __call__(self, value: Any) -> bytes | None:
@@ -124,15 +119,8 @@ class AvroSerializer:
             self._write = _writer(self._schema, self._registry.register(self._subject, AVRO, self._schema.text))
         return self._write(value)
 
-    def not_storable(self) -> list[str]:
-        """Return the names of the settings of the registry that may hold a secret."""
-        return self._registry.not_storable()
-
     def __reduce__(self) -> Any:
         return AvroSerializer, (self._registry, self._schema.text, self._subject)
-
-    def __repr__(self) -> str:
-        return f"AvroSerializer({self._registry}, {self._subject!r})"
 
 
 def _reader(written: AvroSchema, own: AvroSchema | None) -> Read:

@@ -10,12 +10,13 @@ from kstream_kafka.client.schema_registry import PROTOBUF, NeededSchema, SchemaR
 from kstream_kafka.schemas.framing import frame_of, schema_id_of
 from kstream_kafka.schemas.plain_message import plain
 from kstream_kafka.schemas.protobuf_schema import MessagePath, ProtobufSchema, check_protobuf, message_path, path_bytes
+from kstream_kafka.schemas.registry_codec import RegistryCodec
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
-class ProtobufDeserializer:
+class ProtobufDeserializer(RegistryCodec):
     """A decoder of Protobuf values: bytes → message or dict. Pickled into the tasks; one thread. A value of None stays None.
 
     Example:
@@ -35,7 +36,7 @@ class ProtobufDeserializer:
             MissingDependencyError: protobuf is missing.
         """
         check_protobuf()
-        self._registry = registry
+        super().__init__(registry)
         self._message = message
         self._reads: dict[tuple[int, MessagePath], Callable[[bytes], Any]] = {}
 
@@ -66,18 +67,11 @@ class ProtobufDeserializer:
         read = ProtobufSchema.registered(self._registry, schema_id).message_class(path).FromString
         return lambda payload: plain(read(payload))
 
-    def not_storable(self) -> list[str]:
-        """Return the names of the settings of the registry that may hold a secret."""
-        return self._registry.not_storable()
-
     def __reduce__(self) -> Any:
         return ProtobufDeserializer, (self._registry, self._message)
 
-    def __repr__(self) -> str:
-        return f"ProtobufDeserializer({self._registry})"
 
-
-class ProtobufSerializer:
+class ProtobufSerializer(RegistryCodec):
     """An encoder of Protobuf messages: message → bytes. Pickled into the tasks; one thread. A value of None stays None.
 
     Example:
@@ -97,7 +91,8 @@ class ProtobufSerializer:
             MissingDependencyError: protobuf is missing.
         """
         check_protobuf()
-        self._registry, self._message, self._subject = registry, message, subject
+        super().__init__(registry)
+        self._message, self._subject = message, subject
         self._frame = b""
 
     def __call__(self, value: Message | None) -> bytes | None:
@@ -119,15 +114,8 @@ class ProtobufSerializer:
             self._frame = frame_of(number) + path_bytes(_path_of(descriptor))
         return self._frame + value.SerializeToString()
 
-    def not_storable(self) -> list[str]:
-        """Return the names of the settings of the registry that may hold a secret."""
-        return self._registry.not_storable()
-
     def __reduce__(self) -> Any:
         return ProtobufSerializer, (self._registry, self._message, self._subject)
-
-    def __repr__(self) -> str:
-        return f"ProtobufSerializer({self._registry}, {self._subject!r})"
 
 
 def _needed(file: Any) -> NeededSchema:

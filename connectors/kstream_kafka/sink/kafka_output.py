@@ -20,6 +20,7 @@ from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import check_properties
 from kstream_kafka.errors import check_one_of
+from kstream_kafka.schemas.registry_codec import secrets_in
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
 from kstream_kafka.sink.audit import AuditEntry, beginning
 from kstream_kafka.sink.audit_topic import AuditTopic, input_ranges
@@ -84,10 +85,11 @@ def kafka_output(
     params = KafkaParams.parse(kafkaParams)
     check_properties(params.sink(), params.transaction_ms)
     encoder = RecordEncoder(name, topic, **functions, most_bytes=params.max_record_bytes)
+    secrets = [*params.not_storable(), *secrets_in(functions.values())]
     if delivery == EXACTLY_ONCE:
-        return encoder, KafkaOutput(name, params, prefix, topic, keeps=outputChanged == KEEP, audit=audit), params.not_storable()
+        return encoder, KafkaOutput(name, params, prefix, topic, keeps=outputChanged == KEEP, audit=audit), secrets
     writer = AtLeastOnceWriter(params.sink())
-    return encoder, lambda _time, rdd: rdd.foreachPartition(writer), params.not_storable()
+    return encoder, lambda _time, rdd: rdd.foreachPartition(writer), secrets
 
 
 @dataclass(frozen=True, slots=True)

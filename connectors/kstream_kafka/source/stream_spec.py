@@ -25,6 +25,7 @@ from kstream_kafka.planning.planner import KafkaPlanner, PerPartitionConfig
 from kstream_kafka.planning.subscription import Subscribed, Topics, from_json
 from kstream_kafka.reader.decoding import TEXT, Decoding, utf8_decoder
 from kstream_kafka.reader.location_strategy import NO_PREFERENCE, LocationStrategy
+from kstream_kafka.schemas.registry_codec import secrets_in
 from kstream_kafka.settings import (
     FIRST_BATCH_RECORDS,
     MAX_BYTES_PER_BATCH,
@@ -149,7 +150,7 @@ class StreamSpec:
             secret, or if a stopping position is an offset or a time, which are valid for one run only.
         """
         params = self.params.storable()
-        if params is None or self._stops_are_of_one_run():
+        if params is None or self._secrets_of_registries() or self._stops_are_of_one_run():
             return None
         args = {
             **self.topics.to_json(),
@@ -170,10 +171,14 @@ class StreamSpec:
 
     def why_no_recipe(self) -> str:
         """Return why `recipe` returns None, for an error message. Call it only then."""
-        closed = self.params.not_storable()
+        closed = [*self.params.not_storable(), *self._secrets_of_registries()]
         if closed:
             return f"the Kafka parameters {', '.join(closed)} may hold a secret, or are no plain values, and are never stored"
         return "untilOffsets is a time or offsets, which setup must set for each run"
+
+    def _secrets_of_registries(self) -> list[str]:
+        """Return the names of the settings that may hold a secret, of the schema registries of the decoders."""
+        return secrets_in((self.decoding.key_decoder, self.decoding.value_decoder))
 
     def _stops_are_of_one_run(self) -> bool:
         """Return whether a stopping position is an offset or a time, and so is valid for one run only."""
