@@ -103,8 +103,10 @@ def checked_typed_columns(call: str, schema: Any, value_format: str, mode: Mode,
     def no(reason: str, hint: str) -> Exception:
         return refused(ValueError(f"{call}: schema {reason}.{' ' + hint if hint else ''}"))
 
-    if value_format not in FORMATS:
-        raise refused(ValueError(f"{call}: value_format must be one of {', '.join(FORMATS)}, it is {value_format!r}"))
+    known = [name for name, entry in FORMATS.items() if not entry.has_registry]
+    if value_format not in known:
+        hint = " A stream decodes Avro and Protobuf by valueDecoder" if value_format in FORMATS else ""
+        raise refused(ValueError(f"{call}: value_format must be one of {', '.join(known)}, it is {value_format!r}.{hint}"))
     if mode not in MODES:
         raise refused(ValueError(f"{call}: mode must be one of {', '.join(MODES)}, it is {mode!r}"))
     if mode == "dead-letter" and policy != "dead-letter":

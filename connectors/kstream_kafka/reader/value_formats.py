@@ -96,10 +96,12 @@ class FormatEntry:
         open: makes the decoder of a task, in a worker. What only this format needs is imported there.
         fields: returns the fields of a query that names none, by the options of the format. Called on the driver, where it may block. None
             if a query must name the fields.
+        has_registry: whether the schemas of its values are in a schema registry, which the options name.
     """
 
     open: Callable[[ValueSchema], ValueFormat]
     fields: Callable[[Mapping[str, str]], pa.Schema] | None = None
+    has_registry: bool = False
 
 
 def struct_of(arrays: Sequence[pa.Array], fields: pa.Schema, null: pa.BooleanArray) -> pa.StructArray:
@@ -182,8 +184,8 @@ def _protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
 
 
 FORMATS: dict[str, FormatEntry] = {
-    "avro": FormatEntry(_avro, _avro_fields),
-    "protobuf": FormatEntry(_protobuf, _protobuf_fields),
+    "avro": FormatEntry(_avro, _avro_fields, has_registry=True),
+    "protobuf": FormatEntry(_protobuf, _protobuf_fields, has_registry=True),
     "json": FormatEntry(_json),
     "text": FormatEntry(TextFormat, lambda _options: pa.schema([(VALUE, pa.string())])),
 }

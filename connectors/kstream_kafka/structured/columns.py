@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kstream.nearest_name import did_you_mean, nearest_names
@@ -33,17 +34,25 @@ def default_schema(include_headers: bool) -> StructType:
 def schema_of(options: SourceOptions) -> StructType:
     """Return the schema of a query without a schema of the user: the default one. In it `value` has the type that its format has.
 
+    With a schema registry, `value` is a struct of the fields of the schema that `value.schema.id` names; blocks on the registry.
+
     Raises:
+        KafkaError: an error of the registry.
         SourceOptionError: the format leaves the fields to a schema of the user.
     """
     schema = default_schema(options.include_headers)
     if options.value_format is None:
         return schema
     from kstream_kafka.reader.value_columns import TEXT
+    from kstream_kafka.reader.value_formats import FORMATS
 
-    if options.value_format != TEXT:
+    fields = FORMATS[options.value_format].fields
+    if fields is None:
         hint = 'Name the fields of the values, as .schema("id BIGINT, amount DOUBLE"), or by a column value STRUCT<…>.'
         raise SourceOptionError(SCHEMA_KEY, f"is missing: with value.format={options.value_format} a query needs one", hint)
+    if options.value_format != TEXT:
+        value = from_arrow_schema(fields(options.format_options))
+        return StructType([StructField("value", value) if field.name == "value" else field for field in schema.fields])
     return StructType([StructField("value", StringType()) if field.name == "value" else field for field in schema.fields])
 
 
@@ -64,7 +73,7 @@ def columns_of(schema: StructType, options: SourceOptions) -> Columns:
     def refused(reason: str, hint: str) -> SourceOptionError:
         return SourceOptionError(SCHEMA_KEY, reason, hint)
 
-    return typed_columns(schema, options.value_format, options.mode, {}, refused)
+    return typed_columns(schema, options.value_format, options.mode, options.format_options, refused)
 
 
 def chosen_columns(schema: StructType) -> tuple[str, ...]:

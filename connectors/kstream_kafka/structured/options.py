@@ -16,8 +16,10 @@ from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.offsets.positions import Position, Positions
 from kstream.storage import StorePlace
 from kstream_kafka.client.params import COMMON, CONSUMER, RENAMED, KafkaParams
+from kstream_kafka.client.schema_registry import PREFIX
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.planning.subscription import Subscribed
+from kstream_kafka.reader.registry_options import SCHEMA_ID
 from kstream_kafka.structured.option_kinds import KINDS, LATE_STARTS, Kind, MalformedError
 
 if TYPE_CHECKING:
@@ -158,7 +160,12 @@ OPTIONS = (
         "The most tasks of a read: neighbouring ranges share a task. It wins over the two options above. Spark has no such option.",
     ),
     Option(
-        "value.format", "format", "", _BOTH, "Decodes values: `json` to the fields of the schema, `text` to a STRING. Else they are bytes."
+        "value.format",
+        "format",
+        "",
+        _BOTH,
+        "Decodes values: `json` to the fields of the schema, `text` to a STRING; `avro` and `protobuf` by a [schema registry]"
+        "(schema-registry.md). Else they are bytes.",
     ),
     Option(
         "mode", "mode", "permissive", _BOTH, "What a value that does not fit does: `permissive` makes its fields null, `fail` is an error."
@@ -236,6 +243,7 @@ class SourceOptions:
         max_tasks: the most tasks of a read; None for no limit.
         value_format: the format of the values; None if they stay bytes.
         mode: what becomes of a value that does not fit.
+        format_options: the options of a format whose schemas are in a schema registry: `schema.registry.…` and `value.schema.id`.
         include_headers: whether the default schema has the column `headers`.
         poll_timeout_ms: how long a task waits for the next record, in ms.
         retries: how often a request for offsets is tried again.
@@ -258,6 +266,7 @@ class SourceOptions:
     max_tasks: int | None = None
     value_format: str | None = None
     mode: Mode = "permissive"
+    format_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     include_headers: bool = False
     poll_timeout_ms: int = 120_000
     retries: int = 3
@@ -279,9 +288,13 @@ class SourceOptions:
         """
         texts = {name.lower(): text for name, text in given.items()}
         values = parsed(OPTIONS, texts)
+        of_format = {name: text for name, text in texts.items() if name.startswith(PREFIX) or name == SCHEMA_ID}
         for name in texts:
-            if not name.startswith(KAFKA) and name not in _BY_LOWER_CASE:
+            if not name.startswith(KAFKA) and name not in _BY_LOWER_CASE and name not in of_format:
                 raise _unknown(name)
+        if of_format and values.get("value.format") not in OF_REGISTRY:
+            hint = f"Set the option value.format to {' or '.join(OF_REGISTRY)}."
+            raise SourceOptionError(next(iter(of_format)), "is for values whose schemas are in a schema registry", hint)
         if (least := values.get("minOffsetsPerTrigger")) and (most := values.get("maxOffsetsPerTrigger")) and least > most:
             raise SourceOptionError("minOffsetsPerTrigger", f"is {least}, more than maxOffsetsPerTrigger, which is {most}")
         if "mode" in values and "value.format" not in values:
@@ -292,6 +305,7 @@ class SourceOptions:
             starts=_first(STARTS, values),
             ends=_first(ENDS, values),
             given=frozenset(values),
+            format_options=of_format,
             **{attribute: values[name] for name, attribute in _ATTRIBUTES.items() if name in values},
         )
 
@@ -324,6 +338,8 @@ class SourceOptions:
         return [option.name for option in OPTIONS if option.name in self.given and query not in option.queries]
 
 
+OF_REGISTRY = ("avro", "protobuf")
+"""The formats of values whose schemas are in a schema registry."""
 _BY_LOWER_CASE = {option.name.lower(): option for option in OPTIONS}
 _ATTRIBUTES = {
     "startingOffsetsByTimestampStrategy": "late_start",

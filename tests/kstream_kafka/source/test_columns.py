@@ -104,6 +104,7 @@ def test_the_function_gets_the_fields_of_the_values_that_its_schema_names(monkey
     [
         ({"schema": FIELDS}, "a schema needs value_format, as 'json'"),
         ({"schema": FIELDS, "value_format": "json", "columns": ["key"]}, "columns and schema exclude each other"),
+        ({"schema": FIELDS, "value_format": "avro"}, "it is 'avro'. A stream decodes Avro and Protobuf by valueDecoder"),
         ({"schema": FIELDS, "value_format": "yaml"}, "value_format must be one of json, text, it is 'yaml'"),
         ({"schema": FIELDS, "value_format": "json", "mode": "drop"}, "mode must be one of permissive, fail, dead-letter, it is 'drop'"),
         ({"schema": FIELDS, "value_format": "json", "mode": "dead-letter"}, "the errors policy of the stream is 'fail'"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from kstream_kafka.errors import MalformedValueError, SourceOptionError
 from kstream_kafka.planning.packing import RangeSplit
 from kstream_kafka.reader import consumer_cache
@@ -38,6 +42,8 @@ from pyspark.sql.types import (
 
 from kstream.offsets.offset_range import OffsetRange
 from tests.kstream_kafka.fakes import FakeConsumer, Message
+from tests.kstream_kafka.schemas.avro_orders import ORDER, A
+from tests.kstream_kafka.schemas.registry_server import registry_server
 
 ID = StructField("id", LongType())
 CORRUPT = StructField("_corrupt", StringType())
@@ -140,6 +146,23 @@ def test_the_options_are_checked() -> None:
     with pytest.raises(SourceOptionError, match=r"Set the option value\.format, too"):
         options(mode="fail")
     assert (options(value_format="JSON", mode="FAIL").value_format, options(value_format="json").mode) == ("json", "permissive")
+
+
+def test_with_a_registry_the_value_is_a_struct_of_the_schema_that_an_option_names() -> None:
+    with registry_server() as server:
+        write = AvroSerializer(SchemaRegistryClient({"url": server.url}), json.dumps(ORDER))
+        value = write(A, SerializationContext("t", MessageField.VALUE))
+        given = options(value_format="avro", **{"schema.registry.url": server.url, "value.schema.id": "1"})
+        found = columns_of(schema_of(given), given)
+        assert isinstance(found, TypedColumns) and found.is_struct
+        assert found.values.open().decode(pa.array([value], pa.binary())).rows.to_pylist()[0]["customer"] == A["customer"]
+
+
+def test_the_options_of_a_registry_are_for_its_formats_and_hide_secrets() -> None:
+    with pytest.raises(SourceOptionError, match=r"'schema\.registry\.url' .* Set the option value\.format to avro or protobuf"):
+        options(value_format="json", **{"schema.registry.url": "http://h:1"})
+    given = options(value_format="avro", **{"schema.registry.url": "http://h:1", "schema.registry.basic.auth.user.info": "me:pass-word"})
+    assert "pass-word" not in repr(given)
 
 
 # -- the tasks
