@@ -151,8 +151,8 @@ def _column_getter(field: Any, wanted: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _value_maker(field: Any, wanted: pa.DataType) -> Make:
+    """Return what makes a value of a column of one value of a field. ValueError if the field does not fit the type."""
     kind = str(getattr(field.message_type, "full_name", ""))
-    kind = field.message_type.full_name if field.message_type is not None else ""
     if kind == TIMESTAMP and wanted == pa.timestamp("us", _UTC):
         return microseconds
     if kind == DURATION and wanted == pa.duration("us"):
