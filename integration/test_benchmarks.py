@@ -19,6 +19,7 @@ LITTLE = {
     "operating": ["--batches", "2"],
     "once": ["--batches", "2"],
     "kafka_sink": ["--records", "1600", "--rounds", "1", "--alone"],
+    "structured_sink": ["--records", "2000", "--triggers", "5", "--rounds", "1", "--alone"],
     "metrics": ["--batches", "2", "--partitions", "10"],
     "page": ["--ended", "20", "--queued", "20", "--partitions", "10", "--seconds", "1"],
     "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],

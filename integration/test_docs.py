@@ -25,6 +25,7 @@ WITHOUT_CODE = (
     "contributing.md",
     "glossary.md",
     "night.md",
+    "schema-registry.md",
     "settings.md",
     "troubleshooting.md",
 )

@@ -16,7 +16,7 @@ README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
 def test_what_does_not_work_yet_is_named() -> None:
     table = README.partition("\n## What works today")[2].partition("\n## ")[0]
     missing = " ".join(line.split("|")[3] for line in table.splitlines() if line.startswith("| "))
-    assert "receipts for `frame.write` in `foreachBatch`" in missing and "continuous processing" in missing
+    assert "continuous processing" in missing and "event time in DStreams" in missing
 
 
 def test_every_operator_that_is_said_to_be_of_every_stream_is_one_of_dstream() -> None:
