@@ -67,7 +67,7 @@ def test_a_function_of_foreachBatch_that_has_not_run_fails_its_batch(monkeypatch
     host, lazy = FakeHost({}), lambda df, batch_id: (row for row in (df, batch_id))
     stream = KafkaUtils.createDirectStream(host, ["t"], BROKERS)
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", object)
-    monkeypatch.setattr("kstream_kafka.reader.data_frame.kafka_data_frame", lambda _spark, reads, _columns: reads)
+    monkeypatch.setattr("kstream_kafka.reader.data_frame.kafka_data_frame", lambda _spark, reads, *_: reads)
     stream.foreachBatch(lazy)
     monkeypatch.setattr(stream, "getOrCompute", lambda _time: SimpleNamespace(reads="a DataFrame"))
     (output,) = host.graph.output_streams

@@ -191,7 +191,7 @@ def _is_text(value: bytes) -> bool:
 
 
 def _matching(values: pa.BinaryArray, pattern: str) -> Mask:
-    """Return which values match a pattern of RE2."""
+    """Return which values match a regular expression, in the syntax of Arrow."""
     return pc.match_substring_regex(values, pattern).to_numpy(zero_copy_only=False)
 
 
