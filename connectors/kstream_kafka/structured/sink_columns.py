@@ -121,7 +121,7 @@ def encoded(batches: Iterable[pa.RecordBatch], topic: str | None, most_bytes: in
         most_bytes: a larger record is refused.
 
     Raises:
-        ValueError: a record has no topic, or a negative partition.
+        ValueError: a record has no topic, a negative partition, or a header that is null or has no key.
         RecordTooLargeError: a record has more bytes than allowed.
     """
     for batch in batches:
@@ -137,6 +137,8 @@ def encoded(batches: Iterable[pa.RecordBatch], topic: str | None, most_bytes: in
             size = OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
             pairs: list[tuple[str, bytes | None]] = []
             if headers:
+                if any(header is None or header["key"] is None for header in headers):
+                    raise ValueError(f"a record for topic {to} has a header that is null or has no key. Leave it out, by filter()")
                 pairs = [(header["key"], header["value"]) for header in headers]
                 size += sum(len(name) + len(content or b"") for name, content in pairs)
             if size > most_bytes:

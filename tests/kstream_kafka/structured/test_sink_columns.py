@@ -84,6 +84,9 @@ def test_rows_that_cannot_be_written_are_refused() -> None:
         write(value=b"v", topic=None)
     with pytest.raises(ValueError, match="has the partition -1"):
         write(value=b"v", partition=-1, topic="t")
+    for header in (None, Row(key=None, value=b"1")):
+        with pytest.raises(ValueError, match="a record for topic t has a header that is null or has no key"):
+            write(value=b"v", headers=[Row(key="h", value=b"1"), header], topic="t")
     with pytest.raises(RecordTooLargeError):
         write(value=b"v" * 1_000, topic="t")
     with pytest.raises(RecordTooLargeError):
