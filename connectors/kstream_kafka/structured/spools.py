@@ -32,7 +32,7 @@ FILE_BYTES = 32_000_000
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """The properties by which Spark tells a task of its query and its batch."""
 FRAMES = "frames"
-"""The folder of the files of frames that belong to no query."""
+"""The folder of the files of frames that belong to no query. Their names begin with the id of the frame."""
 
 
 @dataclass
@@ -79,6 +79,7 @@ def spooled(
     batches: Iterable[pa.RecordBatch],
     told: tuple[str | None, int | None],
     place: StorePlace | None = None,
+    frame: str = "",
     message_bytes: int = MESSAGE_BYTES,
     file_bytes: int = FILE_BYTES,
 ) -> SpooledPartition:
@@ -88,6 +89,7 @@ def spooled(
         batches: what the task has, as `sink_columns.kept` gives it.
         told: the query and the batch of the task.
         place: where files may be; None for nowhere.
+        frame: the id of the frame, the same in all tasks. Outside of a query it names the files.
         message_bytes: the most bytes of records in the message.
         file_bytes: the bytes of a file, about.
 
@@ -97,8 +99,8 @@ def spooled(
     """
     files, part = list[str](), _Part()
     spool = SpooledPartition(*told)
-    folder, begin = (FRAMES, "") if told[0] is None else (told[0], f"{told[1]}-")
-    name = f"{folder}/{begin}{uuid.uuid4().hex}"
+    begin = f"{FRAMES}/{frame}-" if told[0] is None else f"{told[0]}/{told[1]}-"
+    name = f"{begin}{uuid.uuid4().hex}"
     try:
         for batch in batches:
             if batch.num_rows:
@@ -172,15 +174,17 @@ def query_of(spools: Sequence[SpooledPartition], batch: int) -> str:
     return told[0][0]
 
 
-def remove_spools(place: StorePlace, spools: Iterable[SpooledPartition], until: int | None) -> None:
-    """Remove the files of spools, and those that earlier batches and other tries have left. Blocks; raises nothing.
+def remove_spools(place: StorePlace, spools: Iterable[SpooledPartition], until: int | None, frame: str = "") -> None:
+    """Remove the files of spools, and those that earlier batches, other tries and killed tasks have left. Blocks; raises nothing.
 
-    The place is looked through if there are files, and at the first call of a process: what a killed process has left is found there.
+    The folder of a query is looked through if there are files, and at the first call of a process: what a killed process has left is found
+    there. That of the frames is looked through each time, since a killed task of a frame sends no message.
 
     Args:
         place: where the files are.
         spools: those of a batch.
         until: the id of the batch; None outside of a query.
+        frame: the id of a frame; "" for none.
     """
     spools = list(spools)
     names = {name for spool in spools for name in spool.files}
@@ -190,6 +194,9 @@ def remove_spools(place: StorePlace, spools: Iterable[SpooledPartition], until: 
             with suppress(KStreamError):
                 names.update(f"{query}/{name}" for name in place.open().list(query) if _batch_of(name) <= until)
                 seen.add(query)
+    if frame and all(spool.query is None for spool in spools):
+        with suppress(KStreamError):
+            names.update(f"{FRAMES}/{name}" for name in place.open().list(FRAMES) if name.startswith(f"{frame}-"))
     _remove(place, names)
 
 

@@ -52,6 +52,7 @@ class _Writer:
             SourceOptionError: a column is missing or has another type.
         """
         self._options = options
+        self._frame = uuid.uuid4().hex
         self._columns = check_columns(schema, options.topic)
         freeze_gc()  # Spark makes a writer for each batch in two processes, which collect garbage beside the tasks
 
@@ -60,7 +61,7 @@ class _Writer:
         freeze_gc()
         batches, told = kept(iterator, self._columns), batch_of_task()
         if self._options.is_exactly_once:
-            return spooled(batches, told, self._options.place)
+            return spooled(batches, told, self._options.place, self._frame)
         AtLeastOnceWriter(self._options.params.sink())(self._encoded(batches))
         return SpooledPartition(*told)
 
@@ -89,9 +90,9 @@ class _Writer:
             logger.info("batch %d of query %s is in Kafka already, and was not written again", batch, query)
 
     def _forget(self, messages: Messages, batch: int | None) -> None:
-        """Remove the spools of a batch and of earlier ones. Blocks; raises nothing. `batch`: its id; None outside of a query."""
+        """Remove the spools of a batch and of earlier ones, or of a frame. Blocks; raises nothing. `batch`: its id; None for a frame."""
         if self._options.place is not None:
-            remove_spools(self._options.place, _spools(messages), batch)
+            remove_spools(self._options.place, _spools(messages), batch, self._frame)
 
     def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
         return encoded(batches, self._options.topic, self._options.params.max_record_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,6 +62,24 @@ def test_without_a_name_a_frame_leaves_no_receipt_and_is_there_again(kafka: Fake
     for _ in range(2):
         write(b"a", spoolLocation=str(tmp_path))
     assert kafka.values(TOTALS) == [b"a", b"a"] and RECEIPTS not in kafka.topics
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_frame_removes_what_its_killed_tasks_have_spooled_and_leaves_other_frames_alone(
+    kafka: FakeKafka, tmp_path: Path, is_committed: bool
+) -> None:
+    """The rows of a task are more than a message may have."""
+    options = {"kafka.bootstrap.servers": "fake:1", "topic": TOTALS, "spoolLocation": str(tmp_path)}
+    mine, other = (KafkaBatchWriter(SinkOptions.parse(options), SCHEMA) for _ in range(2))
+    values = [b"v" * 900_000] * 5
+    rows = pa.RecordBatch.from_pylist([{"value": value} for value in values], arrow_schema(["value"]))
+    kept = [pickle.loads(pickle.dumps(writer)).write(iter([rows])) for writer in (mine, mine, other)]
+    if is_committed:
+        mine.commit(kept[:1])
+    else:
+        mine.abort([None, None])
+    assert [f"frames/{path.name}" for path in (tmp_path / "frames").iterdir()] == list(kept[2].files)
+    assert kafka.values(TOTALS) == values * is_committed
 
 
 def test_a_name_outside_of_a_query_is_refused(kafka: FakeKafka, tmp_path: Path) -> None:
