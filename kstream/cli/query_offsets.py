@@ -20,10 +20,10 @@ from kstream.checkpoint.sign_of_life import duration_text
 from kstream.cli.query import connection_of, source_offsets
 from kstream.cli.structured_streaming import (
     COMMITS,
-    STATE_FILES,
     BatchEntry,
     NewestBatches,
     check_form,
+    has_state,
     newest_batches,
     read_entry,
     refused,
@@ -83,7 +83,7 @@ def read_committed(store: FileStore, dry_run: bool = False) -> CommittedQuery:
     if batches.begun != batches.committed:
         said = f"batch {batches.committed} is committed, and the last that has begun is {batches.begun}"
         raise refused(store, f"{store.url} is damaged: {said}")
-    if any(store.exists(name) for name in STATE_FILES):
+    if has_state(store):
         said = f"the query of {store.url} has state, which belongs to the records that it has read and has a version for each batch"
         raise refused(store, f"{said}: its offsets cannot be set. Begin a new query, with another checkpoint")
     entry = read_entry(store, batches.begun)

@@ -17,8 +17,16 @@ from kstream.offsets.topic_offsets import TopicOffsets, by_partition, by_topic
 from kstream.storage import FileStore
 
 COMMITS, METADATA, SOURCES = "commits", "metadata", "sources"
-STATE_FILES = ("state", "state/0/_metadata/metadata", "state/0/_metadata/v2/0", "state/0/0/1.delta", "state/0/0/1.zip")
-"""Files of which a query with state has one: the folder itself, where a store has folders, or what its first operator writes."""
+_STATE_FOLDERS = (
+    "state/0/0",
+    "state/0/_metadata",
+    "state/0/_metadata/v2",
+    "state/0/_stateSchema/default",
+    "state/0/0/left-keyToNumValues",
+    "state/0",
+    "state",
+)
+"""Folders of which one has files if a query has state: those of its first operator and its first partition, and of a join of streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,15 @@ class BatchEntry:
 def is_query(store: FileStore) -> bool:
     """Return whether a store is the checkpoint of a query. Blocks on the store."""
     return store.exists(METADATA)
+
+
+def has_state(store: FileStore) -> bool:
+    """Return whether a query has state. Lists seven folders at most: Spark removes old files, so no name tells it. Blocks on the store.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    return store.exists("state") or any(store.list(folder) for folder in _STATE_FOLDERS)  # object stores have no folders to look for
 
 
 def newest_batches(store: FileStore) -> NewestBatches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from click.testing import Result
 
 from kstream.cli import query_offsets
 from kstream.cli.query_offsets import change_bytes, read_committed
-from kstream.storage import LocalFileStore
+from kstream.errors import ConfigurationError
+from kstream.storage import LocalFileStore, MemoryFileStore
 from tests.cli.query_checkpoints import KAFKA, REAL, data, query, run
 
 NEXT = b"""v1
@@ -28,6 +30,16 @@ def real(tmp_path: Path) -> Path:
     path = tmp_path / "query"
     shutil.copytree(REAL / "v1", path)
     return path
+
+
+@pytest.fixture
+def memory(real: Path) -> Iterator[MemoryFileStore]:
+    """The same checkpoint in a store that has no folders."""
+    store = MemoryFileStore("memory://a-query")
+    for name in names(real):
+        store.create(name, (real / name).read_bytes())
+    yield store
+    MemoryFileStore.forget(store.url)
 
 
 def reset(path: Path, bootstrap: str, *options: str, to: str = "earliest") -> Result:
@@ -130,6 +142,23 @@ def test_a_query_with_state_is_refused_with_the_reason(real: Path, bootstrap: st
     (real / name).parent.mkdir(parents=True)
     (real / name).write_bytes(b"")
     assert "has state, which belongs to the records that it has read and has a version for each batch" in reset(real, bootstrap).stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state/0/0/57.delta",
+        "state/0/0/57.changelog",
+        "state/0/_metadata/v2/57",
+        "state/0/_stateSchema/default/0_5e1f",
+        "state/0/0/left-keyToNumValues/57.delta",
+    ],
+)
+def test_state_is_found_in_a_store_without_folders_by_files_that_spark_keeps(memory: MemoryFileStore, name: str) -> None:
+    assert read_committed(memory).batch == 2
+    memory.create(name, b"")
+    with pytest.raises(ConfigurationError, match="has state, which belongs to the records"):
+        read_committed(memory)
 
 
 def test_a_query_that_ran_a_moment_ago_is_refused(real: Path, bootstrap: str) -> None:
