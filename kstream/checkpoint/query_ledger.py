@@ -51,8 +51,25 @@ def add_losses(store: FileStore, name: str, at_ms: int, lost: Iterable[LostRange
     known = before.lost if before is not None else ()
     entry = QueryLoss(at_ms if before is None else before.at_ms, _united(known, lost))
     if entry != before:
-        fields = {"at": entry.at_ms, "lost": [each.to_json() for each in entry.lost]}
-        store.replace(f"{FOLDER}/{name}", format.encode(KIND, fields))
+        _write(store, name, entry)
+
+
+def set_losses(store: FileStore, name: str, at_ms: int, lost: Iterable[LostRange]) -> None:
+    """Make the entry of a change of offsets say what it skips, whatever an earlier try has left there. Blocks.
+
+    Args:
+        store: the checkpoint of the query.
+        name: names the change, the same at each try.
+        at_ms: the time, in milliseconds since the Unix epoch.
+        lost: what it skips; without any there is no entry.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    if found := _united((), lost):
+        _write(store, name, QueryLoss(at_ms, found))
+    else:
+        store.delete(f"{FOLDER}/{name}")
 
 
 def read_query_ledger(store: FileStore) -> list[QueryLoss]:
@@ -76,6 +93,12 @@ def _read(store: FileStore, name: str) -> QueryLoss | None:
     except MissingFileError:
         return None
     return format.decode(KIND, data, store.path(path), _entry_of)
+
+
+def _write(store: FileStore, name: str, entry: QueryLoss) -> None:
+    """Write an entry. One that is there is replaced."""
+    fields = {"at": entry.at_ms, "lost": [each.to_json() for each in entry.lost]}
+    store.replace(f"{FOLDER}/{name}", format.encode(KIND, fields))
 
 
 def _entry_of(fields: format.Fields) -> QueryLoss:

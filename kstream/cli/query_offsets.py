@@ -8,14 +8,15 @@ either the change is, or the query ends ("Multiple streaming jobs detected").
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from kstream.checkpoint.query_ledger import add_losses
+from kstream.checkpoint.query_ledger import set_losses
 from kstream.checkpoint.sign_of_life import duration_text
 from kstream.cli.query import connection_of, source_offsets
 from kstream.cli.structured_streaming import (
@@ -30,7 +31,7 @@ from kstream.cli.structured_streaming import (
 )
 from kstream.cli.terminal import echo, fail, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
-from kstream.errors import AlreadyExistsError
+from kstream.errors import AlreadyExistsError, ConfigurationError, StorageError
 from kstream.offsets.offset_log import OFFSETS
 from kstream.offsets.offset_range import LostRange
 from kstream.offsets.topic_offsets import by_topic
@@ -109,17 +110,39 @@ def _finished(store: FileStore, batches: NewestBatches, dry_run: bool) -> Newest
     said = f"the change of the offsets in batch {number} had been cut short"
     if dry_run:
         raise refused(store, f"{said}: this command finishes it, without --dry-run")
+    with _half_made(store, number):
+        _note_skipped(store, number)
     _commit(store, number)
     echo(f"{said}: it is finished now")
     return NewestBatches(number, number)
 
 
 def _commit(store: FileStore, number: int) -> None:
-    """Commit a change of offsets that the offset log has. What it skips is in the ledger first. Blocks on the store."""
-    change = read_entry(store, number)
-    if lost := skipped(read_entry(store, number - 1), change):
-        add_losses(store, f"reset-{number}", change.metadata["batchTimestampMs"], lost)
-    _create(store, f"{COMMITS}/{number}", store.read(f"{COMMITS}/{number - 1}"))
+    """Commit a change of offsets that the offset log has, and the ledger. Blocks on the store."""
+    with _half_made(store, number):
+        _create(store, f"{COMMITS}/{number}", store.read(f"{COMMITS}/{number - 1}"))
+
+
+@contextmanager
+def _half_made(store: FileStore, number: int) -> Generator[None]:
+    """Say what to do if the store fails once the offset log has a change, or may have it."""
+    try:
+        yield
+    except StorageError as e:
+        place = store.path(f"{OFFSETS}/{number}")
+        then = "Run this command again before the query starts, in a minute or with --take-over"
+        raise StorageError(f"{e}. {place} is not committed: the change is half made. {then}", path=place) from e
+
+
+def _note_skipped(store: FileStore, number: int) -> None:
+    """Write what a change of the offset log skips into the ledger; nothing if the batch is none. Blocks on the store."""
+    batch = read_entry(store, number)
+    lost = skipped(read_entry(store, number - 1), batch) if is_change(batch) else []
+    set_losses(store, _ledger_name(number), batch.metadata.get("batchTimestampMs", 0), lost)
+
+
+def _ledger_name(number: int) -> str:
+    return f"reset-{number}"
 
 
 def skipped(before: BatchEntry, change: BatchEntry) -> list[LostRange]:
@@ -185,9 +208,32 @@ def reset_query(
         fail(f"batch {query.batch} of {store.url} ran {ago} ago: stop the query. If it is stopped, wait a minute, or give --take-over")
     prepare_to_write(store, single_writer=False)
     texts = {name: _text(*moved[name], text) if name in moved else text for name, text in query.entry.sources.items()}
-    _create(store, f"{OFFSETS}/{number}", change_bytes(query, texts, now_ms))
+    _write_change(store, query, texts, now_ms)
     _commit(store, number)
     echo(f"set, as batch {number}: the query continues from there")
+
+
+def _write_change(store: FileStore, query: CommittedQuery, texts: dict[str, str], now_ms: int) -> None:
+    """Write a change into the ledger and then into the offset log, where it counts: less can fail while it is half made. Blocks.
+
+    Args:
+        store: the checkpoint.
+        query: the query, as it is before.
+        texts: the offset of each source, by its name or number.
+        now_ms: the time in ms.
+
+    Raises:
+        ConfigurationError: the offset log has another batch. Then the ledger says nothing of this change.
+        StorageError: the store failed.
+    """
+    number = query.batch + 1
+    set_losses(store, _ledger_name(number), now_ms, skipped(query.entry, BatchEntry(query.entry.version, texts, {})))
+    try:
+        with _half_made(store, number):
+            _create(store, f"{OFFSETS}/{number}", change_bytes(query, texts, now_ms))
+    except ConfigurationError:
+        _note_skipped(store, number)
+        raise
 
 
 def _moved(

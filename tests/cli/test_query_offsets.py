@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ import pytest
 from click.testing import Result
 
 from kstream.cli import query_offsets
-from kstream.cli.query_offsets import change_bytes, read_committed
-from kstream.errors import ConfigurationError
-from kstream.storage import LocalFileStore, MemoryFileStore
+from kstream.cli.query_offsets import change_bytes, read_committed, reset_query
+from kstream.errors import ConfigurationError, StorageError
+from kstream.storage import FileStore, LocalFileStore, MemoryFileStore
 from tests.cli.query_checkpoints import KAFKA, REAL, data, query, run
+from tests.stores import WrappedStore
 
 NEXT = b"""v1
 {"batchWatermarkMs":7,"batchTimestampMs":1795503900000,"conf":{"spark.sql.shuffle.partitions":"1","kstream.offsets":"reset"}}
@@ -44,6 +45,12 @@ def memory(real: Path) -> Iterator[MemoryFileStore]:
 
 def reset(path: Path, bootstrap: str, *options: str, to: str = "earliest") -> Result:
     return run("offsets", "reset", str(path), "--to", to, "--bootstrap", bootstrap, "--take-over", *options)
+
+
+def change(store: FileStore, wanted: Any, bootstrap: str) -> None:
+    """As the command, on a store of the test."""
+    topics = tuple(wanted) if isinstance(wanted, dict) else ()
+    reset_query(store, wanted, topics, None, (bootstrap, (), None), 1_795_503_900_000, dry_run=False, take_over=True)
 
 
 def offsets(path: Path) -> dict[int, Any]:
@@ -170,12 +177,14 @@ def test_a_query_that_ran_a_moment_ago_is_refused(real: Path, bootstrap: str) ->
 
 def test_a_query_that_plans_its_next_batch_meanwhile_wins(real: Path, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = (real / "offsets" / "2").read_bytes()
+    file = real.parent / "to.json"
+    file.write_text('{"orders": {"0": 40}}')
 
     def prepare(store: LocalFileStore, single_writer: bool) -> None:
         (real / "offsets" / "3").write_bytes(planned)
 
     monkeypatch.setattr(query_offsets, "prepare_to_write", prepare)
-    result = reset(real, bootstrap)
+    result = reset(real, bootstrap, to=str(file))
     assert result.exit_code == 1 and "has come meanwhile: a query runs. Stop it first" in result.stderr
     assert (real / "offsets" / "3").read_bytes() == planned and not (real / "commits" / "3").exists()
     assert data("ledger", str(real))["lost"] == []
@@ -191,6 +200,55 @@ def test_a_change_that_was_cut_short_is_finished_by_the_next_one(real: Path, boo
     assert words in reset(real, bootstrap, "--dry-run").stderr and not (real / "commits" / "3").exists()
     assert f"{words}: it is finished now" in reset(real, bootstrap, "--topic", "orders", to=str(file)).stdout
     assert (real / "commits" / "3").exists() and len(data("ledger", str(real))["lost"]) == 1
+
+
+class FailsOnce(WrappedStore):
+    """Fails at the first call of one kind for one file, before or after the call is done."""
+
+    def __init__(self, inner: FileStore, at: tuple[str, str], is_done: bool) -> None:
+        super().__init__(inner)
+        self._at: tuple[str, str] | None = at
+        self._is_done = is_done
+
+    def _call(self, verb: str, name: str, action: Callable[[], Any], size: int = 0) -> Any:
+        if (verb, name) != self._at:
+            return action()
+        self._at = None
+        if self._is_done:
+            action()
+        raise StorageError(f"cannot {verb} {name}", path=name)
+
+
+HALF_MADE = "the change is half made. Run this command again before the query starts"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "words"),
+    [
+        ("replace", "kstream-ledger/reset-3", "cannot replace kstream-ledger/reset-3$"),
+        ("create", "offsets/3", HALF_MADE),
+        ("create", "commits/3", HALF_MADE),
+    ],
+)
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_change_whose_store_fails_says_what_to_do_and_another_run_makes_it_once(
+    real: Path, bootstrap: str, verb: str, name: str, words: str, is_done: bool
+) -> None:
+    store = FailsOnce(LocalFileStore(str(real)), (verb, name), is_done)
+    with pytest.raises(StorageError, match=words):
+        change(store, {"orders": {"0": 40}}, bootstrap)
+    assert ("offsets/3" in names(real)) == (name.startswith("commits") or (is_done and name == "offsets/3"))
+    change(LocalFileStore(str(real)), {"orders": {"0": 40}}, bootstrap)
+    assert offsets(real) == {0: (40, 40), 1: (18, 18)}
+    assert [(row["from"], row["until"]) for row in data("ledger", str(real))["lost"]] == [(15, 40)]
+
+
+def test_what_a_change_would_have_skipped_is_not_in_the_ledger_once_another_one_is_made(real: Path, bootstrap: str) -> None:
+    store = FailsOnce(LocalFileStore(str(real)), ("create", "offsets/3"), False)
+    with pytest.raises(StorageError):
+        change(store, {"orders": {"0": 40}}, bootstrap)
+    change(store, "earliest", bootstrap)
+    assert offsets(real) == {0: (0, 0), 1: (0, 0)} and data("ledger", str(real))["lost"] == []
 
 
 def test_options_that_a_query_does_not_know_are_refused(real: Path, bootstrap: str) -> None:
