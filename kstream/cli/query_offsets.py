@@ -22,7 +22,6 @@ from kstream.cli.query import connection_of, source_offsets
 from kstream.cli.structured_streaming import (
     COMMITS,
     BatchEntry,
-    NewestBatches,
     check_form,
     has_state,
     newest_batches,
@@ -55,7 +54,7 @@ class CommittedQuery:
         batch: that batch.
         entry: what the offset log has of it.
         watermark_ms: the watermark that it leaves to the next batch.
-        moment_ms: when it began or was committed, whichever is later; 0 if nothing tells it.
+        moment_ms: when it began or was committed, whichever is later; 0 if it is a change that was finished now.
     """
 
     batch: int
@@ -64,34 +63,55 @@ class CommittedQuery:
     moment_ms: int
 
 
-def read_committed(store: FileStore, dry_run: bool = False) -> CommittedQuery:
+def read_committed(store: FileStore, now_ms: int, dry_run: bool = False, take_over: bool = False) -> CommittedQuery:
     """Read the last batch of a query whose offsets can be set. A change that was cut short is finished first. Blocks on the store.
+
+    End the program if a change is to be finished, and the query seems to run.
 
     Args:
         store: the checkpoint of the query.
+        now_ms: the time in ms.
         dry_run: finish nothing.
+        take_over: finish a change even if the query seems to run.
 
     Raises:
         ConfigurationError: the last batch is not committed, the query has state, or the checkpoint is damaged or of an unknown form.
+        UnsupportedStoreError: a change is to be finished, and the store cannot create a file only if it is absent.
         StorageError: the store failed.
     """
-    batches = _finished(store, newest_batches(store), dry_run)
+    batches = newest_batches(store)
     if batches.begun is None:
         raise refused(store, f"no batch of {store.url} has begun: set where it begins by its option startingOffsets")
-    if batches.open is not None:
-        said = f"batch {batches.open} of {store.url} has begun and is not committed: it would run again with its offsets"
-        raise refused(store, f"{said}. Let the query run until it is (trigger availableNow), stop it, and set the offsets then")
-    if batches.begun != batches.committed:
-        said = f"batch {batches.committed} is committed, and the last that has begun is {batches.begun}"
-        raise refused(store, f"{store.url} is damaged: {said}")
     if has_state(store):
         said = f"the query of {store.url} has state, which belongs to the records that it has read and has a version for each batch"
         raise refused(store, f"{said}: its offsets cannot be set. Begin a new query, with another checkpoint")
     entry = read_entry(store, batches.begun)
+    is_half_made = batches.open is not None and batches.committed == batches.open - 1 and is_change(entry)
+    if batches.open is not None and not is_half_made:
+        said = f"batch {batches.open} of {store.url} has begun and is not committed: it would run again with its offsets"
+        raise refused(store, f"{said}. Let the query run until it is (trigger availableNow), stop it, and set the offsets then")
+    if batches.open is None and batches.begun != batches.committed:
+        said = f"batch {batches.committed} is committed, and the last that has begun is {batches.begun}"
+        raise refused(store, f"{store.url} is damaged: {said}")
     check_form(store, batches.begun, entry.metadata, "its offsets cannot be set")
-    name = f"{COMMITS}/{batches.begun}"
-    began, committed = entry.metadata["batchTimestampMs"], store.modified_ms(name)
-    return CommittedQuery(batches.begun, entry, _watermark(store.read(name)), max(began, committed or 0))
+    moment_ms = _moment_ms(store, batches.begun, entry, is_half_made)
+    if is_half_made:
+        _finish(store, batches.begun, moment_ms, now_ms, dry_run, take_over)
+        moment_ms = 0  # the query was found at rest, and the commit of now is that of this command
+    return CommittedQuery(batches.begun, entry, _watermark(store.read(f"{COMMITS}/{batches.begun}")), moment_ms)
+
+
+def _moment_ms(store: FileStore, batch: int, entry: BatchEntry, is_half_made: bool) -> int:
+    """Return when a batch began or was committed, whichever is later; without a commit, when it was written. Blocks on the store."""
+    files = (f"{OFFSETS}/{batch}", f"{COMMITS}/{batch - 1}") if is_half_made else (f"{COMMITS}/{batch}",)
+    return max(entry.metadata["batchTimestampMs"], *(store.modified_ms(name) or 0 for name in files))
+
+
+def _check_rests(store: FileStore, batch: int, moment_ms: int, now_ms: int, take_over: bool) -> None:
+    """End the program if a query seems to run. Pure otherwise."""
+    if not take_over and now_ms - moment_ms < QUIET_MS:
+        ago = duration_text(max(0, now_ms - moment_ms))
+        fail(f"batch {batch} of {store.url} ran {ago} ago: stop the query. If it is stopped, wait a minute, or give --take-over")
 
 
 def _watermark(commit: bytes) -> int:
@@ -102,19 +122,17 @@ def _watermark(commit: bytes) -> int:
         return 0
 
 
-def _finished(store: FileStore, batches: NewestBatches, dry_run: bool) -> NewestBatches:
-    """Return the newest batches. If the last one is a change of offsets that was cut short, commit it; ConfigurationError in a dry run."""
-    number = batches.open
-    if number is None or batches.committed != number - 1 or not is_change(read_entry(store, number)):
-        return batches
+def _finish(store: FileStore, number: int, moment_ms: int, now_ms: int, dry_run: bool, take_over: bool) -> None:
+    """Commit a change that was cut short. End the program if Spark seems to run it as a batch. ConfigurationError in a dry run."""
     said = f"the change of the offsets in batch {number} had been cut short"
     if dry_run:
         raise refused(store, f"{said}: this command finishes it, without --dry-run")
+    _check_rests(store, number, moment_ms, now_ms, take_over)
+    prepare_to_write(store, single_writer=False)
     with _half_made(store, number):
         _note_skipped(store, number)
     _commit(store, number)
     echo(f"{said}: it is finished now")
-    return NewestBatches(number, number)
 
 
 def _commit(store: FileStore, number: int) -> None:
@@ -191,7 +209,7 @@ def reset_query(
     Raises:
         KStreamError: as `read_committed`, and an error of the connector or the store.
     """
-    query = read_committed(store, dry_run)
+    query = read_committed(store, now_ms, dry_run, take_over)
     moved = _moved(query, wanted, topics, source, connection_options)
     changes = [(name, change) for name, (_, found) in moved.items() for change in found.changes]
     if not changes:
@@ -203,9 +221,7 @@ def reset_query(
     if dry_run:
         echo("dry run: nothing was changed")
         return
-    if not take_over and now_ms - query.moment_ms < QUIET_MS:
-        ago = duration_text(max(0, now_ms - query.moment_ms))
-        fail(f"batch {query.batch} of {store.url} ran {ago} ago: stop the query. If it is stopped, wait a minute, or give --take-over")
+    _check_rests(store, query.batch, query.moment_ms, now_ms, take_over)
     prepare_to_write(store, single_writer=False)
     texts = {name: _text(*moved[name], text) if name in moved else text for name, text in query.entry.sources.items()}
     _write_change(store, query, texts, now_ms)

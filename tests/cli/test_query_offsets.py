@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,7 @@ def test_the_bytes_of_a_change(tmp_path: Path, version: str, lines: list[str], g
     file = path / "offsets" / "4"
     file.write_text(file.read_text().replace('"conf": {}', '"conf": {"spark.sql.shuffle.partitions": "1"}'))
     (path / "commits" / "4").write_text('v1\n{"nextBatchWatermarkMs":7}')
-    found = read_committed(LocalFileStore(str(path)))
+    found = read_committed(LocalFileStore(str(path)), 0)
     first = next(iter(found.entry.sources))
     texts = {**found.entry.sources, first: '{"orders":{"0":3,"1":4}}'}
     assert change_bytes(found, texts, 1_795_503_900_000) == golden
@@ -162,10 +164,10 @@ def test_a_query_with_state_is_refused_with_the_reason(real: Path, bootstrap: st
     ],
 )
 def test_state_is_found_in_a_store_without_folders_by_files_that_spark_keeps(memory: MemoryFileStore, name: str) -> None:
-    assert read_committed(memory).batch == 2
+    assert read_committed(memory, 0).batch == 2
     memory.create(name, b"")
     with pytest.raises(ConfigurationError, match="has state, which belongs to the records"):
-        read_committed(memory)
+        read_committed(memory, 0)
 
 
 def test_a_query_that_ran_a_moment_ago_is_refused(real: Path, bootstrap: str) -> None:
@@ -200,6 +202,57 @@ def test_a_change_that_was_cut_short_is_finished_by_the_next_one(real: Path, boo
     assert words in reset(real, bootstrap, "--dry-run").stderr and not (real / "commits" / "3").exists()
     assert f"{words}: it is finished now" in reset(real, bootstrap, "--topic", "orders", to=str(file)).stdout
     assert (real / "commits" / "3").exists() and len(data("ledger", str(real))["lost"]) == 1
+
+
+def half_made(real: Path, bootstrap: str) -> None:
+    """A change to 40 is in the offset log, and not committed."""
+    with pytest.raises(StorageError):
+        change(FailsOnce(LocalFileStore(str(real)), ("create", "commits/3"), False), {"orders": {"0": 40}}, bootstrap)
+
+
+@pytest.mark.parametrize("young", ["offsets/3", "commits/2", "the time in offsets/3"])
+def test_a_change_is_not_finished_while_the_query_seems_to_run_it_as_a_batch(real: Path, bootstrap: str, young: str) -> None:
+    half_made(real, bootstrap)
+    options = ("offsets", "reset", str(real), "--to", "latest", "--bootstrap", bootstrap)
+    for name in ("offsets/3", "commits/2"):
+        os.utime(real / name, (1, 1) if name != young else None)
+    file, now = real / "offsets" / "3", round(time.time() * 1000)
+    text = file.read_text()
+    old_ms = now if "time" in young else 1
+    file.write_text(text.replace("1795503900000", str(old_ms)))
+    if young != "offsets/3":
+        os.utime(file, (1, 1))
+    result = run(*options)
+    assert result.exit_code == 1 and re.search("batch 3 of .* stop the query. If it is stopped, wait a minute", result.stderr)
+    assert not (real / "commits" / "3").exists()
+    assert "it is finished now" in run(*options, "--take-over").stdout
+    assert (real / "commits" / "3").exists()
+
+
+def test_a_change_that_rests_is_finished_and_another_one_made_without_take_over(real: Path, bootstrap: str) -> None:
+    half_made(real, bootstrap)
+    store = LocalFileStore(str(real))
+    later = max(store.modified_ms("offsets/3") or 0, 1_795_503_900_000) + query_offsets.QUIET_MS
+    reset_query(store, "latest", (), None, (bootstrap, (), None), later, dry_run=False, take_over=False)
+    assert offsets(real) == {0: (100, 100), 1: (100, 100)}
+
+
+def test_a_change_is_finished_behind_the_checks_of_state_form_and_store(
+    real: Path, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_made(real, bootstrap)
+    prepared = list[str]()
+    monkeypatch.setattr(query_offsets, "prepare_to_write", lambda store, single_writer: prepared.append(store.url))
+    file = real / "offsets" / "3"
+    text = file.read_text()
+    file.write_text(text.replace('"conf"', '"controlBatchInfo":{"a":1},"conf"'))
+    assert "which this version of kstream does not know" in reset(real, bootstrap).stderr
+    file.write_text(text)
+    (real / "state").mkdir()
+    assert "has state" in reset(real, bootstrap).stderr
+    assert not (real / "commits" / "3").exists() and prepared == []
+    (real / "state").rmdir()
+    assert "it is finished now" in reset(real, bootstrap).stdout and len(prepared) == 2
 
 
 class FailsOnce(WrappedStore):
