@@ -18,7 +18,7 @@ from kstream_kafka.reader.typed_columns import CORRUPT, TypedColumns
 from kstream_kafka.reader.value_formats import VALUE, Mode, ValueSchema
 
 Refuse: TypeAlias = Callable[[str, str], Exception]
-"""A function from what a schema has, as a part of a sentence, and what to do, to the error that says it."""
+"""Makes the error for a schema. Arguments: the end of the sentence `schema …`, and a hint."""
 
 TEXT = "text"
 """The format whose only field is `value STRING`."""

@@ -1,8 +1,8 @@
 """QueryBatches: writes each batch of a query in one transaction with its receipt. It runs where Spark commits a batch, beside the driver.
 
 The process of a commit knows nothing of the commits before it. So each one takes the transactional id of the query, and reads the receipt.
-Who has taken the id ends the transactions of earlier processes, and they can write no more. It looks for another receipt once more between
-its own receipt and its commit: that look ends at its own record, which an old answer of a broker does not have.
+Taking the id ends open transactions of earlier processes. Between its own receipt and its commit it looks for another receipt again.
+The second look reads up to the process's own receipt; a stale broker does not have that record, so it cannot end the look too early.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.query_receipt import (
     QueryReceipt,
     check_lineage,
+    check_written,
     decode_query_receipt,
     encode_query_receipt,
-    is_written,
     query_key,
     query_place,
 )
@@ -42,11 +42,11 @@ Records = Callable[[], Iterable[Encoded]]
 
 
 @dataclass(slots=True)
-class _Known:
+class _ReceiptState:
     """What a process knows of the receipt of a query.
 
     Attributes:
-        place: the partition of the topic that has it.
+        partition: the partition of the topic that has it.
         offset: that of the newest one that this process has written; 0 without one.
         topic: the topic, as its checkpoint is to say.
         has_receipt: whether the query has a receipt there.
@@ -54,7 +54,7 @@ class _Known:
         audit: the topic of the audit.
     """
 
-    place: int
+    partition: int
     offset: int
     topic: StoredTopic
     has_receipt: bool
@@ -125,15 +125,15 @@ class QueryBatches:
             KafkaConfigError: the brokers do not keep what transactions promise, or the topic cannot have receipts.
             KafkaError: the brokers do not answer, or refuse this client or a record.
         """
-        known = self._known()
+        state = self._state()
         transaction = Transaction(self._params.sink(), self._id, time_for(num_bytes, self._params.transaction_ms), self._topic.name)
         try:
             transaction.open()
-            found, end = self._looked(known)
+            found, end = self._find_receipt(state)
             if found is not None:
-                self._keep(known)
+                self._remember_receipt(state)
             if found is not None and found.batch >= batch:
-                return not is_written(found, QueryReceipt(self._query, batch, digests_of(records()), sources.ends(batch)), self._keeps)
+                return not check_written(found, QueryReceipt(self._query, batch, digests_of(records()), sources.ends(batch)), self._keeps)
             if found is not None:
                 check_lineage(found, sources.ends(found.batch))
             if is_empty:
@@ -141,93 +141,94 @@ class QueryBatches:
             if found is None:
                 with kept_reader(self._consumer) as reader:
                     check_transactions(self._params, reader, self._topic.name, FENCES, f"{self._id}-probe", READ_S)
-            return self._commit(transaction, known, _Batch(batch, records, sources), found, end)
+            return self._commit(transaction, state, _Batch(batch, records, sources), found, end)
         finally:
             transaction.close()
 
-    def _commit(self, transaction: Transaction, known: _Known, batch: _Batch, before: QueryReceipt | None, begin: int) -> bool:
+    def _commit(self, transaction: Transaction, state: _ReceiptState, batch: _Batch, before: QueryReceipt | None, begin: int) -> bool:
         """Write the records, the receipt and the entry of the audit, look for another receipt, and commit. Returns and raises as `write`.
 
         Args:
             transaction: has taken the id.
-            known: what this process knows of the receipt.
+            state: what this process knows of the receipt.
             batch: the batch.
             before: the receipt of an earlier batch; None if none was seen.
-            begin: an offset before which no receipt is that was not looked at.
+            begin: all receipts before this offset were read already.
         """
         summed, offsets = DigestSum(), list[int]()
         transaction.begin()
         if self._has_audit and before is None and self._writes_to is not None:
-            self._note(transaction, known, query_beginning(self._query, known.audit.ends([self._writes_to])))
+            self._send_audit(transaction, state, query_beginning(self._query, state.audit.ends([self._writes_to])))
         transaction.send_all(summed.passing(batch.records()))
         mine = QueryReceipt(self._query, batch.id, summed.digests, batch.sources.ends(batch.id))
         form = encode_query_receipt(mine)
-        transaction.send((self._topic.name, query_key(self._query), form, (), known.place, None), lambda _, at: offsets.append(at))
+        transaction.send((self._topic.name, query_key(self._query), form, (), state.partition, None), lambda _, at: offsets.append(at))
         transaction.flush()
         if not offsets:
             raise transaction.failure() or KafkaError(f"query {self._query}: the receipt of batch {batch.id} was not stored")
         if offsets[-1] < begin:
             raise self._topic.lost(f"topic {self._topic.name} was deleted and made anew")
         if self._has_audit:
-            self._note(transaction, known, query_entry(mine, known.audit.ends(mine.digests), batch.sources.ranges(batch.id)))
-        late, _ = self._newest(known.place, begin, offsets[-1])
-        if is_written(late, mine, self._keeps):
+            self._send_audit(transaction, state, query_entry(mine, state.audit.ends(mine.digests), batch.sources.ranges(batch.id)))
+        late, _ = self._newest(state.partition, begin, offsets[-1])
+        if check_written(late, mine, self._keeps):
             return False
         if late is not None:
             check_lineage(late, batch.sources.ends(late.batch))
-        if late is None and before is None and known.has_receipt:
+        if late is None and before is None and state.has_receipt:
             raise self._topic.lost(f"topic {self._topic.name} has lost its receipt")
         transaction.commit()
-        known.offset = offsets[-1]
-        self._keep(known)
+        state.offset = offsets[-1]
+        self._remember_receipt(state)
         return True
 
-    def _looked(self, known: _Known) -> tuple[QueryReceipt | None, int]:
+    def _find_receipt(self, state: _ReceiptState) -> tuple[QueryReceipt | None, int]:
         """As `_newest`, from what this process knows on. ReceiptsLostError if that is gone, and its topic with it."""
         try:
-            return self._newest(known.place, known.offset)
+            return self._newest(state.partition, state.offset)
         except KafkaError:
-            self._topic.check_is_there(known.topic.topic_id)
+            self._topic.check_is_there(state.topic.topic_id)
             raise
 
-    def _keep(self, known: _Known) -> None:
+    def _remember_receipt(self, state: _ReceiptState) -> None:
         """Store that the query has a receipt, unless that is stored. Blocks on the store; raises nothing."""
-        known.has_receipt = True
-        known.is_stored = known.is_stored or store_topic(self._notes, self._query, known.topic)
+        state.has_receipt = True
+        state.is_stored = state.is_stored or store_topic(self._notes, self._query, state.topic)
 
-    def _note(self, transaction: Transaction, known: _Known, entry: AuditEntry) -> None:
-        transaction.send((known.audit.name, key_of(entry), encode_entry(entry), (), 0, None))
+    def _send_audit(self, transaction: Transaction, state: _ReceiptState, entry: AuditEntry) -> None:
+        transaction.send((state.audit.name, key_of(entry), encode_entry(entry), (), 0, None))
 
-    def _newest(self, place: int, begin: int, until: int | None = None) -> tuple[QueryReceipt | None, int]:
+    def _newest(self, partition: int, begin: int, until: int | None = None) -> tuple[QueryReceipt | None, int]:
         """Return the newest receipt of the query from an offset on, None without one; and the end of what was read. Blocks.
 
         Args:
-            place: the partition of the topic.
+            partition: that of the topic.
             begin: the offset.
             until: the offset that must be reached; None for the end of the log.
         """
         key = query_key(self._query)
         seconds = READ_S + self._params.transaction_ms / 1000  # another query may have its transaction open there
-        targets = None if until is None else {place: until}
+        targets = None if until is None else {partition: until}
         with kept_reader(self._consumer) as reader:
-            log = reader.read(self._topic.name, {place: begin}, seconds, lambda found: found == key, targets)
+            log = reader.read(self._topic.name, {partition: begin}, seconds, lambda found: found == key, targets)
         receipts = [decode_query_receipt(self._query, message.value(), where(message)) for message in log.messages if message.value()]
-        return (receipts[-1] if receipts else None), log.ends[place]
+        return (receipts[-1] if receipts else None), log.ends[partition]
 
-    def _known(self) -> _Known:
+    def _state(self) -> _ReceiptState:
         """Return what this process knows of the receipt. The first call makes the topic of the receipts, if there never was one."""
         key = ("query", str(self._params.settings["bootstrap.servers"]), self._topic.name, self._query)
-        return once(key, self._looked_up)
+        return once(key, self._load_state)
 
-    def _looked_up(self) -> _Known:
+    def _load_state(self) -> _ReceiptState:
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
             cluster = client.cluster_id() or ""
             stored = read_topic(self._notes, self._query, self._topic.name)
             is_stored = stored is not None and stored.cluster == cluster
-            topic_id, places = self._topic.found(client, stored.topic_id if stored is not None and is_stored else None)
+            topic_id, partitions = self._topic.found(client, stored.topic_id if stored is not None and is_stored else None)
         topic = StoredTopic(cluster, self._topic.name, topic_id)
-        return _Known(query_place(self._query, len(places)), 0, topic, is_stored, is_stored, AuditTopic(self._params, self._prefix))
+        partition, audit = query_place(self._query, len(partitions)), AuditTopic(self._params, self._prefix)
+        return _ReceiptState(partition, 0, topic, is_stored, is_stored, audit)
 
 
 def write_at_once(params: KafkaParams, transactional_id: str, records: Iterable[Encoded], num_bytes: int) -> None:

@@ -72,8 +72,8 @@ def decode_query_receipt(query: str, value: bytes, place: str) -> QueryReceipt:
         return QueryReceipt(query, form["batch"], digests_in(form), dict(form.get("sources", {})))
 
 
-def is_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = False) -> bool:
-    """Return whether Kafka has a batch of a query, as the newest receipt of the query tells.
+def check_written(found: QueryReceipt | None, batch: QueryReceipt, keeps: bool = False) -> bool:
+    """Check a batch of a query against the newest receipt of the query. Return whether Kafka has the batch.
 
     Args:
         found: the newest receipt of the query; None without one.

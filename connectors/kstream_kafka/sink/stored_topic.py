@@ -63,7 +63,9 @@ def read_topic(place: StorePlace | None, query: str, topic: str) -> StoredTopic 
     except MissingFileError:
         return None
     except KStreamError as e:
-        logger.warning("query %s: nobody would notice that its receipts are gone: %s", query, e)
+        logger.warning(
+            "query %s: the note about its receipts could not be read, so a loss of the receipts would not be detected: %s", query, e
+        )
         return None
 
 
@@ -74,7 +76,9 @@ def store_topic(place: StorePlace | None, query: str, stored: StoredTopic) -> bo
     try:
         place.write(_name(query, stored.topic), encode_topic(stored))
     except KStreamError as e:
-        logger.warning("query %s: nobody would notice that its receipts are gone: %s", query, e)
+        logger.warning(
+            "query %s: the note about its receipts could not be written, so a loss of the receipts would not be detected: %s", query, e
+        )
         return False
     return True
 

@@ -76,7 +76,7 @@ class MicroBatches:
         self._must_store_start = not self._is_given_in_offsets
         self._planner: KafkaPlanner | None = None
         self._at: Offsets = {}
-        """Where the next plan of `_planner` begins, without what it has found since."""
+        """Where the next plan of `_planner` begins. New partitions that were found later are not in it."""
         self._batches = 0
         self._plan: KafkaPlan | None = None
         """The newest plan, until the next batch begins where it ends."""

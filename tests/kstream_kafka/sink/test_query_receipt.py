@@ -6,9 +6,9 @@ import pytest
 from kstream_kafka.sink.query_receipt import (
     QueryReceipt,
     check_lineage,
+    check_written,
     decode_query_receipt,
     encode_query_receipt,
-    is_written,
     query_key,
     query_place,
 )
@@ -51,31 +51,31 @@ def test_a_query_keeps_its_partition_when_the_topic_gets_more() -> None:
 
 
 def test_a_batch_without_a_receipt_of_its_own_is_to_be_written() -> None:
-    assert not is_written(None, receipt(0))
-    assert not is_written(receipt(6), receipt(7))
-    assert not is_written(receipt(2, OTHER), receipt(7))  # batches without records leave none
+    assert not check_written(None, receipt(0))
+    assert not check_written(receipt(6), receipt(7))
+    assert not check_written(receipt(2, OTHER), receipt(7))  # batches without records leave none
 
 
 def test_a_batch_with_its_receipt_and_the_same_records_is_written() -> None:
-    assert is_written(receipt(7), receipt(7))
+    assert check_written(receipt(7), receipt(7))
 
 
 def test_a_receipt_with_other_records_is_an_error_with_both_and_never_done() -> None:
     with pytest.raises(OutputChangedError) as raised:
-        is_written(receipt(7), receipt(7, OTHER))
+        check_written(receipt(7), receipt(7, OTHER))
     for digests in (DIGESTS, OTHER):
         assert f"{digests['totals'].records} records of 11 bytes for totals (keys ee6b2800, values 218711a00)" in str(raised.value)
-    assert is_written(receipt(7), receipt(7, OTHER), keeps=True)
+    assert check_written(receipt(7), receipt(7, OTHER), keeps=True)
 
 
 def test_a_receipt_with_other_sources_is_an_error_with_both_whatever_is_kept() -> None:
     """Somebody has edited the checkpoint. Equal digests do not make it the same batch."""
     for keeps in (False, True):
         with pytest.raises(OutputChangedError, match="source 0 ended at offset 9 of orders-1 then, and ends at offset 8 now"):
-            is_written(receipt(7, p0=5, p1=9), receipt(7, p0=5, p1=8), keeps)
+            check_written(receipt(7, p0=5, p1=9), receipt(7, p0=5, p1=8), keeps)
         with pytest.raises(OutputChangedError, match="source 0 ended without an offset of orders-1 then, and ends at offset 8 now"):
-            is_written(receipt(7, p0=5), receipt(7, p0=5, p1=8), keeps)
-    assert is_written(receipt(7, p0=5, p1=9), receipt(7, p0=5, p1=9))
+            check_written(receipt(7, p0=5), receipt(7, p0=5, p1=8), keeps)
+    assert check_written(receipt(7, p0=5, p1=9), receipt(7, p0=5, p1=9))
 
 
 def test_a_receipt_of_an_earlier_batch_that_is_not_of_this_checkpoint_is_an_error() -> None:
@@ -88,11 +88,11 @@ def test_a_receipt_of_an_earlier_batch_that_is_not_of_this_checkpoint_is_an_erro
 
 
 def test_where_a_checkpoint_was_out_of_reach_the_digests_alone_are_compared() -> None:
-    assert is_written(receipt(7), receipt(7, p0=5))
-    assert is_written(receipt(7, p0=5), receipt(7))
+    assert check_written(receipt(7), receipt(7, p0=5))
+    assert check_written(receipt(7, p0=5), receipt(7))
 
 
 def test_a_receipt_of_a_later_batch_says_that_the_checkpoint_is_too_old() -> None:
     for keeps in (False, True):
         with pytest.raises(OutputChangedError, match="has its batch 8, and the query writes batch 7: its checkpoint is older"):
-            is_written(receipt(8), receipt(7), keeps)
+            check_written(receipt(8), receipt(7), keeps)

@@ -25,7 +25,7 @@ Newest = tuple[QueryReceipt | None, int]
 
 def _nobody_misses_receipts(patch: pytest.MonkeyPatch) -> None:
     """So that a receipt that is not seen is no error."""
-    patch.setattr(QueryBatches, "_keep", lambda *_: None)
+    patch.setattr(QueryBatches, "_remember_receipt", lambda *_: None)
 
 
 def the_receipt_is_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -37,8 +37,8 @@ def the_receipt_is_ignored(patch: pytest.MonkeyPatch) -> None:
 def nobody_looks_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     newest = QueryBatches._newest
 
-    def looked(self: QueryBatches, place: int, begin: int, until: int | None = None) -> Newest:
-        return newest(self, place, begin) if until is None else (None, until)
+    def looked(self: QueryBatches, partition: int, begin: int, until: int | None = None) -> Newest:
+        return newest(self, partition, begin) if until is None else (None, until)
 
     patch.setattr(QueryBatches, "_newest", looked)
     _nobody_misses_receipts(patch)
@@ -140,4 +140,4 @@ def all_that_could_be_written_twice_is_refused(patch: pytest.MonkeyPatch) -> Non
             raise OutputChangedError("something is there", output=batch.query)
         return False
 
-    patch.setattr(query_batches, "is_written", refused)
+    patch.setattr(query_batches, "check_written", refused)
