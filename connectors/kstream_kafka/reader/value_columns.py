@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType, TimestampNTZType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from kstream_kafka.reader.arrow import TIMESTAMP
 from kstream_kafka.reader.data_frame import SCHEMA
@@ -120,6 +130,8 @@ def arrow_type(kind: DataType) -> pa.DataType | None:
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, TimestampNTZType):
         return pa.timestamp("us")
+    if isinstance(kind, DayTimeIntervalType):
+        return pa.duration("us")
     if isinstance(kind, ArrayType):
         inner = arrow_type(kind.elementType)
         return None if inner is None else pa.list_(pa.field("element", inner))

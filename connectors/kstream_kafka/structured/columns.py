@@ -51,7 +51,7 @@ def schema_of(options: SourceOptions) -> StructType:
         hint = 'Name the fields of the values, as .schema("id BIGINT, amount DOUBLE"), or by a column value STRUCT<…>.'
         raise SourceOptionError(SCHEMA_KEY, f"is missing: with value.format={options.value_format} a query needs one", hint)
     if options.value_format != TEXT:
-        value = from_arrow_schema(fields(options.format_options))
+        value = from_arrow_schema(fields(options.format_options), prefer_timestamp_ntz=True)  # its default differs between versions
         return StructType([StructField("value", value) if field.name == "value" else field for field in schema.fields])
     return StructType([StructField("value", StringType()) if field.name == "value" else field for field in schema.fields])
 

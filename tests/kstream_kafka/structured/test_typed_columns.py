@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kstream_kafka.errors import MalformedValueError, SourceOptionError
 from kstream_kafka.planning.packing import RangeSplit
@@ -28,6 +29,7 @@ from pyspark.sql.types import (
     CalendarIntervalType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     IntegerType,
@@ -43,6 +45,7 @@ from pyspark.sql.types import (
 from kstream.offsets.offset_range import OffsetRange
 from tests.kstream_kafka.fakes import FakeConsumer, Message
 from tests.kstream_kafka.schemas.avro_orders import ORDER, A
+from tests.kstream_kafka.schemas.protobuf_orders import Order, an_order
 from tests.kstream_kafka.schemas.registry_server import registry_server
 
 ID = StructField("id", LongType())
@@ -156,6 +159,22 @@ def test_with_a_registry_the_value_is_a_struct_of_the_schema_that_an_option_name
         found = columns_of(schema_of(given), given)
         assert isinstance(found, TypedColumns) and found.is_struct
         assert found.values.open().decode(pa.array([value], pa.binary())).rows.to_pylist()[0]["customer"] == A["customer"]
+
+
+def test_each_type_of_a_schema_of_a_registry_can_be_a_column() -> None:
+    local = {"name": "at", "type": {"type": "long", "logicalType": "local-timestamp-micros"}}
+    with registry_server() as server:
+        server.register("local", json.dumps({"type": "record", "name": "Local", "fields": [local]}))
+        ProtobufSerializer(Order, SchemaRegistryClient({"url": server.url}))(an_order(), SerializationContext("t", MessageField.VALUE))
+        for value_format, number, name, kind, arrow in (
+            ("avro", "1", "at", TimestampNTZType(), pa.timestamp("us")),
+            ("protobuf", "3", "took", DayTimeIntervalType(), pa.duration("us")),
+        ):
+            given = options(value_format=value_format, **{"schema.registry.url": server.url, "value.schema.id": number})
+            schema = schema_of(given)
+            chosen, value = columns_of(schema, given), schema["value"].dataType
+            assert isinstance(chosen, TypedColumns) and isinstance(value, StructType)
+            assert (value[name].dataType, chosen.values.fields.field(name).type) == (kind, arrow)
 
 
 def test_the_options_of_a_registry_are_for_its_formats_and_hide_secrets() -> None:
