@@ -71,13 +71,13 @@ class ValueSchema:
         format: the name of the format, one of FORMATS.
         fields: the fields of the values, at least one. All may be null, at every depth.
         mode: what becomes of a value that does not fit.
-        options: the options of the format, by their names.
+        options: the options of the format, by their names. They may have a secret, so no text shows them.
     """
 
     format: str
     fields: pa.Schema
     mode: Mode = "permissive"
-    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def open(self) -> ValueFormat:
         """Return the decoder of a task. Sends no request: the driver opens it, too, to check the schema.
