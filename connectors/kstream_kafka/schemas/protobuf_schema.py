@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.errors import MissingDependencyError
-from kstream_kafka.client.schema_registry import INSTALL, PROTOBUF, SchemaRegistry
+from kstream_kafka.client.schema_registry import INSTALL, PROTOBUF, SchemaRegistry, is_built_in
 from kstream_kafka.schemas.framing import HEAD
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ class ProtobufSchema:
     references: tuple[tuple[str, str], ...] = ()
 
     def message_class(self, path: MessagePath) -> type[Message]:
-        """Return the class of a message. ValueError if there is none at the path, or if the file cannot be used."""
+        """Return the class of a message.
+
+        Raises:
+            ValueError: there is none at the path, or the file cannot be used.
+            MissingDependencyError: the package of a file that it imports is missing.
+        """
         return _message_class(self, path)
 
     @staticmethod
@@ -125,7 +130,12 @@ def _message_class(schema: ProtobufSchema, path: MessagePath) -> type[Message]:
 
 @lru_cache(maxsize=1000)
 def _pool(schema: ProtobufSchema) -> tuple[DescriptorPool, Any]:
-    """Return a pool with the file and all that it imports, and the file. ValueError if the text is no file, or an import is missing."""
+    """Return a pool with the file and all that it imports, and the file.
+
+    Raises:
+        ValueError: the text is no file, or an import is missing.
+        MissingDependencyError: the package of an import is missing.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
@@ -136,8 +146,7 @@ def _pool(schema: ProtobufSchema) -> tuple[DescriptorPool, Any]:
         if name in known:
             return
         known.add(name)
-        package = "confluent_kafka.schema_registry." if name.startswith("confluent/") else ""
-        file = importlib.import_module(f"{package}{name.removesuffix('.proto').replace('/', '.')}_pb2").DESCRIPTOR
+        file = _built_in(name)
         for needed in file.dependencies:
             add_built_in(needed.name)
         pool.AddSerializedFile(file.serialized_pb)
@@ -151,6 +160,26 @@ def _pool(schema: ProtobufSchema) -> tuple[DescriptorPool, Any]:
                     add_built_in(needed)
             pool.Add(file)  # pyright: ignore[reportAttributeAccessIssue]
             known.add(name)
+    except MissingDependencyError:
+        raise
     except Exception as e:
         raise ValueError(f"protobuf cannot use its schema: {type(e).__name__}: {e}") from None
     return pool, file
+
+
+def _built_in(name: str) -> Any:
+    """Return the descriptor of a file that comes with a package.
+
+    Raises:
+        MissingDependencyError: the package is missing.
+        ImportError: no package has the file.
+    """
+    package = "confluent_kafka.schema_registry." if name.startswith("confluent/") else ""
+    module = f"{package}{name.removesuffix('.proto').replace('/', '.')}_pb2"
+    try:
+        return importlib.import_module(module).DESCRIPTOR
+    except ImportError as e:
+        if e.name == module or not is_built_in(name):
+            raise
+        words = f"the Protobuf file {name} needs a package that is missing ({e}): {INSTALL}, where the driver and the workers run"
+        raise MissingDependencyError(words, package=str(e.name), install=INSTALL) from e

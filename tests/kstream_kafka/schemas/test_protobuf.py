@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
+import sys
 from collections.abc import Generator
+from importlib.abc import MetaPathFinder
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer as ConfluentDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer as ConfluentSerializer
 from confluent_kafka.serialization import SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from kstream_kafka.client.schema_registry import SchemaRegistry
 from kstream_kafka.schemas.protobuf import ProtobufDeserializer, ProtobufSerializer
+from kstream_kafka.schemas.protobuf_schema import ProtobufSchema
 
+from kstream.errors import MissingDependencyError
 from tests.kstream_kafka.schemas.protobuf_orders import EMPTY, VALUE, A, Line, Order, an_order
 from tests.kstream_kafka.schemas.registry_server import RegistryServer, registry_server
 
@@ -95,3 +101,32 @@ def test_bad_bytes_are_errors_of_their_record(server: RegistryServer, registry: 
 def test_a_value_of_another_class_is_refused(registry: SchemaRegistry):
     with pytest.raises(TypeError, match="is a Line, and Order is to be written"):
         ProtobufSerializer(registry, Order, "orders-value")(Line())
+
+
+def a_file_that_imports(name: str) -> ProtobufSchema:
+    """Return a file of one message, as a registry has it, that imports another file."""
+    file = FileDescriptorProto(name="a.proto", syntax="proto3", dependency=[name])
+    file.message_type.add(name="A")
+    return ProtobufSchema(base64.standard_b64encode(file.SerializeToString()).decode())
+
+
+class WithoutGoogleTypes(MetaPathFinder):
+    """The imports of a Python without googleapis-common-protos."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "google.type":
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+
+
+def test_a_missing_package_of_an_import_is_no_fault_of_the_value(monkeypatch: pytest.MonkeyPatch):
+    for module in ("google.type", "google.type.money_pb2"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [WithoutGoogleTypes(), *sys.meta_path])
+    with pytest.raises(MissingDependencyError, match=r"google/type/money\.proto needs a package that is missing .*pip install"):
+        a_file_that_imports("google/type/money.proto").message_class((0,))
+
+
+def test_an_import_that_no_package_has_is_the_fault_of_the_schema():
+    for name in ("google/type/none.proto", "shop/none.proto"):
+        with pytest.raises(ValueError, match="protobuf cannot use its schema: ModuleNotFoundError"):
+            a_file_that_imports(name).message_class((0,))
