@@ -1,8 +1,8 @@
 """AvroFormat: Avro values of a chunk as typed columns. The schemas of the writers are in a schema registry, fastavro decodes.
 
 A value is brought to the asked-for fields by their names, as Avro's rules for a reader's schema say: a field that the writer has not
-is null, or has the default of the reader's schema. Values of one schema are decoded one after the other from the bytes of the chunk, so a
-value that does not fit costs no more than another one.
+is null, or has the default of the reader's schema. Each value is decoded from bytes of its own: a damaged count or length in it would else
+make fastavro read all values behind it.
 """
 
 from __future__ import annotations
@@ -86,18 +86,17 @@ class _RecordReader:
 
     def read(self, framed: FramedValues, rows: Rows, malformed: list[MalformedValue]) -> Part:
         """Return the rows that fit, with a struct for each; the others are added to `malformed`."""
-        file = BytesIO(framed.data)
-        read, written, own, seek, tell = self._read, self._written, self._own, file.seek, file.tell
+        read, written, own, data = self._read, self._written, self._own, framed.data
         found: list[dict[str, Any]] = []
         kept: list[int] = []
         for row, begin, end in zip(rows.tolist(), (framed.begins[rows] + HEAD).tolist(), framed.ends[rows].tolist(), strict=True):
-            seek(begin)
+            file = BytesIO(data[begin:end])
             try:
                 value = read(file, written, own)
             except Exception as e:
                 malformed.append(MalformedValue(row, f"is none of its Avro schema: {type(e).__name__}: {e}"))
                 continue
-            if tell() == end:
+            if file.tell() == end - begin:
                 found.append(value)
                 kept.append(row)
             else:

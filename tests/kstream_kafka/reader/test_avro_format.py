@@ -142,6 +142,14 @@ def test_a_value_that_is_cut_off_takes_nothing_of_the_next_one(server: RegistryS
     assert (found.rows.to_pylist(), [bad.row for bad in found.malformed]) == ([None, {"name": "b"}], [0])
 
 
+def test_a_damaged_count_reads_no_byte_of_the_values_behind_it(server: RegistryServer):
+    """The list of one number says that it has 50: they would be the bytes of the values behind it."""
+    good = written(server, [{"name": "n", "type": {"type": "array", "items": "int"}}], *({"n": [1]} for _ in range(50)))
+    assert good[0][5:] == b"\2\2\0"
+    (bad,) = decoded(server, {"n": pa.list_(pa.int32())}, good[0][:5] + b"\x64\2\0", *good[1:]).malformed
+    assert bad == (0, "is none of its Avro schema: EOFError: ")
+
+
 def test_a_timestamp_after_the_last_year_of_arrow_is_the_fault_of_its_value(server: RegistryServer):
     at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
     rows = written(server, [at], {"at": 1_790_000_000_000}, {"at": 2**62})
