@@ -493,9 +493,10 @@ class SchemaRegistryRefusedError(KafkaError):
     status: int
 
     def __init__(self, url: str, status: int, reason: str) -> None:
-        login = " Check basic.auth.user.info, and what the user may do there." if status in (401, 403) else ""
+        login, path = " Check basic.auth.user.info, and what the user may do there.", " Check the path of the URL, and a proxy before it."
+        hint = {401: login, 403: login, 404: path}.get(status, "")
         super().__init__(
-            f"The schema registry {url} refuses a request (HTTP {status}): {_stopped(reason)}{login}", url=url, status=status, reason=reason
+            f"The schema registry {url} refuses a request (HTTP {status}): {_stopped(reason)}{hint}", url=url, status=status, reason=reason
         )
 
 

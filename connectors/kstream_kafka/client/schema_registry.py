@@ -43,6 +43,8 @@ _PUBLIC = property_names(
 _SECRET = property_names("basic.auth.user.info ssl.key.password proxy bearer.auth.token bearer.auth.client.id bearer.auth.client.secret")
 _NUMBERS = property_names("timeout cache.capacity cache.latest.ttl.sec max.retries retries.wait.ms retries.max.wait.ms")
 _NOT_FOUND = 404
+_UNKNOWN = frozenset((40401, 40402, 40403))
+"""The registry's codes for a subject, a version and a schema that it does not know. Any other 404 is of a wrong path, or of a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +280,7 @@ class _Client:
         try:
             return ask(self._made)
         except SchemaRegistryError as e:
-            if e.http_status_code == _NOT_FOUND:
+            if e.error_code in _UNKNOWN:
                 return None
             raise SchemaRegistryRefusedError(self._url, e.http_status_code, redact(str(e.error_message))) from None
         except Exception as e:  # those of its HTTP client, of a name, a socket or TLS, and of an answer that is no JSON

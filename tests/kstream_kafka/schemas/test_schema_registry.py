@@ -76,6 +76,14 @@ def test_a_refused_schema_is_the_error_of_the_registry(server: RegistryServer):
         SchemaRegistry(server.url).register("orders-value", "AVRO", "{")
 
 
+def test_a_wrong_path_of_the_url_is_no_schema_that_the_registry_does_not_know(server: RegistryServer):
+    registry = SchemaRegistry(server.url + "/api")
+    with pytest.raises(SchemaRegistryRefusedError, match=r"HTTP 404.*Check the path of the URL"):
+        registry.schema(1)
+    with pytest.raises(SchemaRegistryRefusedError, match="HTTP 404"):
+        registry.latest("orders-value")
+
+
 def test_a_wrong_password_is_refused_with_the_remedy_and_without_the_password(server: RegistryServer):
     server.login = "orders:letmein-please"
     registry = SchemaRegistry({"url": server.url, "basic.auth.user.info": "orders:wrong-password"})
