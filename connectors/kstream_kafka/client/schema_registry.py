@@ -9,12 +9,13 @@ them behind `schema.registry.`, and so do all messages.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kstream.errors import MissingDependencyError
 from kstream.nearest_name import did_you_mean, nearest_names
@@ -183,8 +184,15 @@ _clients: dict[tuple[tuple[str, Any], ...], _Client] = {}
 _lock = threading.Lock()
 
 
+class _Session(NamedTuple):
+    """A client of confluent_kafka, which is thread-safe, and the settings that it was made of, with the values of their sources."""
+
+    values: Mapping[str, Any]
+    client: Any
+
+
 class _Client:
-    """The client of one registry in one process. Thread-safe, as the client of confluent_kafka is."""
+    """The client of one registry in one process. Thread-safe."""
 
     def __init__(self, settings: Mapping[str, Any], url: str, now: Callable[[], float] = time.monotonic) -> None:
         """Note the settings. Creates nothing.
@@ -195,8 +203,8 @@ class _Client:
             now: the seconds of a clock.
         """
         self._settings, self._url, self._now = settings, url, now
-        self._values: Mapping[str, Any] = {}
-        self._made: Any = None
+        self._lock = threading.Lock()
+        self._session: _Session | None = None
         self._unknown: dict[int, float] = {}
         self._known: dict[int, RegisteredSchema] = {}
 
@@ -262,28 +270,44 @@ class _Client:
         Raises:
             SchemaRegistryUnreachableError, SchemaRegistryRefusedError: as `SchemaRegistry.schema` says.
         """
+        session = self._current(None)
         try:
-            return self._once(ask)
+            return self._answer(session, ask)
         except SchemaRegistryRefusedError as e:
-            if e.status != 401 or self._read() == self._values:
+            newer = self._current(session) if e.status == 401 else session
+            if newer is session:
                 raise
-        self._made = None
-        return self._once(ask)
+        return self._answer(newer, ask)
 
-    def _once(self, ask: Callable[[Any], Any]) -> Any:
+    def _current(self, refused: _Session | None) -> _Session:
+        """Return the session of this process. It is made for the first caller, and again if one was refused and a secret is newer.
+
+        Args:
+            refused: the session that the registry has refused; None if there is none. It is returned if no secret is newer.
+        """
+        session = self._session
+        if session is not None and session is not refused:
+            return session
+        values = self._read()
+        if refused is not None and values == refused.values:
+            return refused
+        made = _Session(values, _new_client(values))
+        with self._lock:
+            if self._session is None or self._session is refused:
+                self._session = made
+            return self._session
+
+    def _answer(self, session: _Session, ask: Callable[[Any], Any]) -> Any:
         """Return the answer of the registry to one request."""
-        if self._made is None:
-            self._values = self._read()
-            self._made = _new_client(self._values)
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
-            return ask(self._made)
+            return ask(session.client)
         except SchemaRegistryError as e:
             if e.error_code in _UNKNOWN:
                 return None
             raise SchemaRegistryRefusedError(self._url, e.http_status_code, redact(str(e.error_message))) from None
-        except Exception as e:  # those of its HTTP client, of a name, a socket or TLS, and of an answer that is no JSON
+        except _errors_of_no_answer() as e:
             raise SchemaRegistryUnreachableError(self._url, redact(f"{type(e).__name__}: {e}")) from None
 
     def _read(self) -> dict[str, Any]:
@@ -296,6 +320,16 @@ class _Client:
 def is_built_in(name: str) -> bool:
     """Return whether a file of Protobuf comes with its runtime or with confluent_kafka. Pure."""
     return name.startswith(("google/protobuf/", "google/type/", "confluent/"))
+
+
+def _errors_of_no_answer() -> tuple[type[Exception], ...]:
+    """Return the errors of a name, a socket or TLS, of an answer that is no JSON, of the HTTP client, and of the server of the tokens."""
+    from confluent_kafka.schema_registry import error
+
+    clients = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]  # the errors of requests are OSErrors
+    of_http = [kind for client in clients for kind in (client.HTTPError, client.InvalidURL)]
+    of_tokens = [error.OAuthTokenError] if hasattr(error, "OAuthTokenError") else []
+    return OSError, ValueError, *of_http, *of_tokens
 
 
 def _new_client(values: Mapping[str, Any]) -> Any:

@@ -106,6 +106,29 @@ def test_a_password_that_was_replaced_in_its_file_is_read_again_when_the_older_o
     assert registry.schema(other) is not None
 
 
+def test_who_is_refused_while_another_one_replaces_the_client_goes_on_with_the_new_one(server: RegistryServer):
+    first, other, third = (server.register(f"{name}-value", ORDER.replace("Order", name)) for name in ("A", "B", "C"))
+    found: list[object] = []
+    server.login = "orders:first-password"
+
+    def secret() -> str:
+        if server.login == "orders:second-password" and not found:
+            found.append(None)  # the reading of this very call is not interrupted again
+            found.append(registry.schema(other))
+        return server.login or ""
+
+    registry = SchemaRegistry({"url": server.url, "basic.auth.user.info": secret})
+    assert registry.schema(first) is not None
+    server.login = "orders:second-password"
+    assert registry.schema(third) is not None
+    assert len(found) == 2 and found[1] is not None
+
+
+def test_an_error_of_the_caller_is_not_called_a_registry_that_does_not_answer(server: RegistryServer):
+    with pytest.raises(AttributeError):
+        SchemaRegistry(server.url).register("orders-value", "AVRO", ORDER, ("money",))  # pyright: ignore[reportArgumentType]
+
+
 def test_settings_that_cannot_work_are_refused_at_the_call():
     with pytest.raises(KafkaConfigError, match=r"'schema\.registry\.url' is missing"):
         SchemaRegistry({})
