@@ -14,6 +14,7 @@ transaction        Transaction: a transaction of Kafka with a producer of its ow
 topic_reader       TopicReader: the committed records of a topic up to its end
 renewing_client    the driver's client of a stream, replaced when its secrets have changed
 schema_registry    SchemaRegistry: a schema registry, asked by confluent_kafka's own client
+unknown_ids        UnknownIds: the ids that a schema registry does not know
 redaction          keeps secrets out of messages and logs
 connection_watch   why a client cannot connect
 """

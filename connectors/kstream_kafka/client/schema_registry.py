@@ -1,7 +1,7 @@
 """SchemaRegistry: a Confluent Schema Registry, asked by confluent_kafka's own client. The only door to that client.
 
-Each process has one client of a registry. A schema is asked for once: the client keeps it by its id. A number that the registry does not
-know is remembered for a minute, so that damaged records do not become as many requests.
+Each process has one client of a registry. A schema is asked for once: the client keeps it by its id. UnknownIds decides how often the
+registry is asked for an id that it does not know.
 
 The names of the settings are those of that client: `url`, `basic.auth.user.info`, `ssl.ca.location` … The options of a data source have
 them behind `schema.registry.`, and so do all messages.
@@ -9,6 +9,7 @@ them behind `schema.registry.`, and so do all messages.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -22,7 +23,10 @@ from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.secret import REDACTED, add_secrets, looks_secret, redact
 from kstream_kafka.client.redaction import property_names
 from kstream_kafka.client.secrets import SecretSource
+from kstream_kafka.client.unknown_ids import AGAIN_AFTER_S, MOST, UnknownIds
 from kstream_kafka.errors import KafkaConfigError, SchemaRegistryRefusedError, SchemaRegistryUnreachableError
+
+logger = logging.getLogger("kstream.kafka")
 
 PREFIX = "schema.registry."
 """Begins the names of the settings among the options of a data source, and in messages."""
@@ -31,8 +35,6 @@ AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 """The types of schemas, as the registry writes them."""
 TIMEOUT_S = 10
 """The timeout of a request. The client itself would wait for ever."""
-UNKNOWN_FOR_S = 60.0
-"""How long a process believes that the registry does not know an id."""
 
 _PUBLIC = property_names(
     """
@@ -80,6 +82,10 @@ class NeededSchema:
     references: tuple[NeededSchema, ...] = ()
 
 
+class UnknownSchemaError(ValueError):
+    """The registry does not know a schema, now. It may know it in a minute."""
+
+
 class SchemaRegistry:
     """A schema registry and the settings of its client. Immutable; can be pickled. Its text shows no secret.
 
@@ -115,15 +121,20 @@ class SchemaRegistry:
         """Return the names of the settings that may hold a secret, which are never stored with a checkpoint."""
         return [f"{PREFIX}{name}" for name, value in self._settings.items() if not _is_public(name, value)]
 
-    def schema(self, schema_id: int) -> RegisteredSchema | None:
+    def schema(self, schema_id: int, is_given: bool = False) -> RegisteredSchema | None:
         """Return the schema of an id; None if the registry does not know it. Blocks on the registry, the first time in this process.
+
+        Args:
+            schema_id: the id.
+            is_given: whether a user has given it. An id of a record may be damaged: after ten unknown ones within a minute, other ids that
+                this process has not met are taken for unknown, without a request.
 
         Raises:
             SchemaRegistryUnreachableError: no registry answered, after the retries of its client.
             SchemaRegistryRefusedError: it refuses the request.
             MissingDependencyError: the packages of the client are missing.
         """
-        return self._client().schema(schema_id)
+        return self._client().schema(schema_id, is_given)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest schema of a subject; None if there is none. Blocks on the registry; raises as `schema`."""
@@ -194,30 +205,43 @@ class _Session(NamedTuple):
 class _Client:
     """The client of one registry in one process. Thread-safe."""
 
-    def __init__(self, settings: Mapping[str, Any], url: str, now: Callable[[], float] = time.monotonic) -> None:
-        """Note the settings. Creates nothing.
-
-        Args:
-            settings: the settings, with the sources of secrets.
-            url: the address, for messages.
-            now: the seconds of a clock.
-        """
-        self._settings, self._url, self._now = settings, url, now
+    def __init__(self, settings: Mapping[str, Any], url: str) -> None:
+        """Note the settings, with the sources of secrets, and the address for messages. Creates nothing."""
+        self._settings, self._url = settings, url
         self._lock = threading.Lock()
         self._session: _Session | None = None
-        self._unknown: dict[int, float] = {}
         self._known: dict[int, RegisteredSchema] = {}
+        self._unknown = UnknownIds()
+        self._has_warned = False
 
-    def schema(self, schema_id: int) -> RegisteredSchema | None:
+    def schema(self, schema_id: int, is_given: bool) -> RegisteredSchema | None:
         """Return the schema of an id; None if the registry does not know it."""
         found = self._known.get(schema_id)
-        if found is None and self._unknown.get(schema_id, 0.0) <= self._now():
+        if found is not None:
+            return found
+        with self._lock:
+            pauses = AGAIN_AFTER_S if is_given else self._unknown.pauses(schema_id, time.monotonic())
+        if pauses is None:
+            return None
+        for pause in (0.0, *pauses):
+            time.sleep(pause)
             found = self._asked(lambda client: self._registered(client, schema_id, client.get_schema(schema_id, fmt="serialized")))
-            if found is None:
-                self._unknown[schema_id] = self._now() + UNKNOWN_FOR_S
-            else:
+            if found is not None:
                 self._known[schema_id] = found
-        return found
+                return found
+        if not is_given:
+            self._add_unknown(schema_id)
+        return None
+
+    def _add_unknown(self, schema_id: int) -> None:
+        """Note that the registry does not know an id. Warns once if they are too many."""
+        with self._lock:
+            self._unknown.add(schema_id, time.monotonic())
+            warns = self._unknown.are_too_many and not self._has_warned
+            self._has_warned |= warns
+        if warns:
+            words = "the schema registry %s did not know %d schema ids within a minute: until one is a minute old no new id is asked for"
+            logger.warning(words, self._url, MOST)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest schema of a subject; None if there is none."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kstream_kafka.client.schema_registry import SchemaRegistry
+from kstream_kafka.client.schema_registry import SchemaRegistry, UnknownSchemaError
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.chunk_parts import Part, fitting, together
 from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of, schema_id_of_options
@@ -62,14 +62,19 @@ class AvroFormat:
 
     def _reader(self, schema_id: int) -> _RecordReader | str:
         """Return the reader of a writer's schema; the reason if its values cannot fit. May block on the registry."""
-        if schema_id not in self._readers:
-            own = None if self._own_id is None else _own_schema(self._registry, self._own_id)
-            try:
-                written = AvroSchema.registered(self._registry, schema_id)
-                self._readers[schema_id] = _RecordReader(written, own or written, self._fields)
-            except ValueError as e:
-                self._readers[schema_id] = f"does not fit: {e}"
-        return self._readers[schema_id]
+        found = self._readers.get(schema_id)
+        if found is not None:
+            return found
+        own = None if self._own_id is None else _own_schema(self._registry, self._own_id)
+        try:
+            written = AvroSchema.registered(self._registry, schema_id)
+            found = _RecordReader(written, own or written, self._fields)
+        except UnknownSchemaError as e:
+            return f"does not fit: {e}"  # it is not kept: the registry may know the schema while the task still runs
+        except ValueError as e:
+            found = f"does not fit: {e}"
+        self._readers[schema_id] = found
+        return found
 
 
 class _RecordReader:
@@ -129,6 +134,6 @@ def avro_fields(options: Mapping[str, str]) -> pa.Schema:
 def _own_schema(registry: SchemaRegistry, number: int) -> AvroSchema:
     """Return the reader's schema. May block on the registry. SourceOptionError if the registry has no such schema of Avro."""
     try:
-        return AvroSchema.registered(registry, number)
+        return AvroSchema.registered(registry, number, is_given=True)
     except ValueError as e:
         raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None

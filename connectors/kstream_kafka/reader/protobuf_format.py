@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kstream_kafka.client.schema_registry import UnknownSchemaError
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.chunk_parts import Part, fitting, together
 from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of, schema_id_of_options
@@ -92,13 +93,18 @@ class ProtobufFormat:
 
     def _reader(self, schema_id: int, path: MessagePath) -> _MessageReader | str:
         """Return the reader of a message; the reason if its values cannot fit. May block on the registry."""
-        if (schema_id, path) not in self._readers:
-            try:
-                found = ProtobufSchema.registered(self._registry, schema_id).message_class(path)
-                self._readers[schema_id, path] = _MessageReader(found, self._fields)
-            except ValueError as e:
-                self._readers[schema_id, path] = f"does not fit: {e}"
-        return self._readers[schema_id, path]
+        found = self._readers.get((schema_id, path))
+        if found is not None:
+            return found
+        try:
+            message = ProtobufSchema.registered(self._registry, schema_id).message_class(path)
+            found = _MessageReader(message, self._fields)
+        except UnknownSchemaError as e:
+            return f"does not fit: {e}"  # it is not kept: the registry may know the schema while the task still runs
+        except ValueError as e:
+            found = f"does not fit: {e}"
+        self._readers[schema_id, path] = found
+        return found
 
 
 class _MessageReader:
@@ -194,7 +200,7 @@ def protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
     if number is None:
         raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
     try:
-        message: Any = ProtobufSchema.registered(registry_of(options), number).message_class(FIRST)
+        message: Any = ProtobufSchema.registered(registry_of(options), number, is_given=True).message_class(FIRST)
         return pa.schema([(field.name, _natural(field, ())) for field in message.DESCRIPTOR.fields])
     except ValueError as e:
         raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None

@@ -73,7 +73,7 @@ class AvroDeserializer(RegistryCodec):
         """Return the function that reads the values of a writer's schema. May block on the registry."""
         if isinstance(self._schema, int) and self._own is None:
             try:
-                self._own = AvroSchema.registered(self._registry, self._schema)
+                self._own = AvroSchema.registered(self._registry, self._schema, is_given=True)
             except ValueError as e:
                 raise KafkaConfigError("schema", f"is {self._schema}, and {e}") from None
         return _reader(AvroSchema.registered(self._registry, schema_id), self._own)

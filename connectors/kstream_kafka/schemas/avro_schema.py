@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from kstream.errors import MissingDependencyError
-from kstream_kafka.client.schema_registry import AVRO, INSTALL, SchemaRegistry
+from kstream_kafka.client.schema_registry import AVRO, INSTALL, SchemaRegistry, UnknownSchemaError
 from kstream_kafka.errors import KafkaConfigError
 
 
@@ -61,16 +61,17 @@ class AvroSchema:
         return schema
 
     @staticmethod
-    def registered(registry: SchemaRegistry, schema_id: int) -> AvroSchema:
-        """Return a schema of the registry. May block on it.
+    def registered(registry: SchemaRegistry, schema_id: int, is_given: bool = False) -> AvroSchema:
+        """Return a schema of the registry. May block on it. `is_given` is as for the registry.
 
         Raises:
-            ValueError: the registry does not know it, or it is no schema of Avro.
+            UnknownSchemaError: the registry does not know it.
+            ValueError: it is no schema of Avro.
             KafkaError: an error of the registry.
         """
-        found = registry.schema(schema_id)
+        found = registry.schema(schema_id, is_given)
         if found is None:
-            raise ValueError(f"the schema registry {registry.url} has no schema {schema_id}")
+            raise UnknownSchemaError(f"the schema registry {registry.url} has no schema {schema_id}")
         if found.kind != AVRO:
             raise ValueError(f"schema {schema_id} of the schema registry {registry.url} is of {found.kind}, not of {AVRO}")
         schema = AvroSchema(found.text, found.references)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.errors import MissingDependencyError
-from kstream_kafka.client.schema_registry import INSTALL, PROTOBUF, SchemaRegistry, is_built_in
+from kstream_kafka.client.schema_registry import INSTALL, PROTOBUF, SchemaRegistry, UnknownSchemaError, is_built_in
 from kstream_kafka.schemas.framing import HEAD
 
 if TYPE_CHECKING:
@@ -49,16 +49,17 @@ class ProtobufSchema:
         return _message_class(self, path)
 
     @staticmethod
-    def registered(registry: SchemaRegistry, schema_id: int) -> ProtobufSchema:
-        """Return a file of the registry. May block on it.
+    def registered(registry: SchemaRegistry, schema_id: int, is_given: bool = False) -> ProtobufSchema:
+        """Return a file of the registry. May block on it. `is_given` is as for the registry.
 
         Raises:
-            ValueError: the registry does not know it, or it is no schema of Protobuf.
+            UnknownSchemaError: the registry does not know it.
+            ValueError: it is no schema of Protobuf.
             KafkaError: an error of the registry.
         """
-        found = registry.schema(schema_id)
+        found = registry.schema(schema_id, is_given)
         if found is None:
-            raise ValueError(f"the schema registry {registry.url} has no schema {schema_id}")
+            raise UnknownSchemaError(f"the schema registry {registry.url} has no schema {schema_id}")
         if found.kind != PROTOBUF:
             raise ValueError(f"schema {schema_id} of the schema registry {registry.url} is of {found.kind}, not of {PROTOBUF}")
         return ProtobufSchema(found.text, found.references)

@@ -15,6 +15,8 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from kstream_kafka.client import unknown_ids
+from kstream_kafka.client.unknown_ids import AGAIN_AFTER_S
 from kstream_kafka.errors import SchemaRegistryUnreachableError, SourceOptionError
 from kstream_kafka.reader.value_formats import FORMATS, DecodedValues, ValueSchema
 
@@ -114,7 +116,17 @@ def test_each_schema_is_asked_for_once_however_many_values_and_chunks(server: Re
     for decoder in (schema.open(), schema.open()):
         for _ in range(3):
             decoder.decode(binary(*rows, b"\0\0\0\0\x4d1"))
-    assert (server.asked_for(1), server.asked_for(77)) == (1, 1)
+    assert (server.asked_for(1), server.asked_for(77)) == (1, 1 + len(AGAIN_AFTER_S))
+
+
+def test_a_task_decodes_values_of_a_schema_that_the_registry_knows_a_minute_later(server: RegistryServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(unknown_ids, "UNKNOWN_FOR_S", 0.0)
+    (raw,) = written(server, [{"name": "id", "type": "int"}], {"id": 1})
+    schema = ValueSchema("avro", pa.schema([("id", pa.int32())]), options={"schema.registry.url": server.url})
+    decoder, server.lag = schema.open(), 100
+    assert [bad.row for bad in decoder.decode(binary(raw)).malformed] == [0]
+    server.lag = 0
+    assert decoder.decode(binary(raw)).rows.to_pylist() == [{"id": 1}]
 
 
 def test_what_does_not_fit_says_why(server: RegistryServer):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from kstream_kafka.client import unknown_ids
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.value_formats import FORMATS, DecodedValues, ValueSchema
 
@@ -86,6 +87,16 @@ def test_only_the_columns_that_are_asked_for_and_messages_of_several_classes(ser
         {"lines": [{"n": 1, "none": None}, {"n": -2, "none": None}], "n": None},
         {"lines": None, "n": 3},
     ]
+
+
+def test_a_task_decodes_values_of_a_file_that_the_registry_knows_a_minute_later(server: RegistryServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(unknown_ids, "UNKNOWN_FOR_S", 0.0)
+    (raw,) = written(server, Order(id=1))
+    schema = ValueSchema("protobuf", pa.schema([("id", pa.int64())]), options={"schema.registry.url": server.url})
+    decoder, server.lag = schema.open(), 100
+    assert [bad.row for bad in decoder.decode(binary(raw)).malformed] == [0]
+    server.lag = 0
+    assert decoder.decode(binary(raw)).rows.to_pylist() == [{"id": 1}]
 
 
 def test_what_does_not_fit_says_why(server: RegistryServer):

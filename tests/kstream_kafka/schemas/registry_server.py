@@ -26,12 +26,14 @@ class RegistryServer:
         requests: method and path of each request that was authorized, in order.
         login: user and password, as `user:password`; None lets everybody in.
         failures: so many next requests get the status 503.
+        lag: so many next requests for a schema find none, as with a follower that does not have it yet.
     """
 
     def __init__(self, login: str | None = None) -> None:
         self.requests: list[str] = []
         self.login = login
         self.failures = 0
+        self.lag = 0
         self._lock = threading.Lock()
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -109,7 +111,8 @@ class RegistryServer:
         return 200, self._described(subject, at, versions[at - 1])
 
     def _by_id(self, number: str) -> Answer:
-        if not 1 <= int(number) <= len(self._schemas):
+        lags, self.lag = self.lag > 0, max(0, self.lag - 1)
+        if lags or not 1 <= int(number) <= len(self._schemas):
             return 404, {"error_code": 40403, "message": "Schema not found"}
         return 200, self._schemas[int(number) - 1]
 

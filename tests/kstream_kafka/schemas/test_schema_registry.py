@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kstream_kafka.client.schema_registry import SchemaRegistry
+from kstream_kafka.client.unknown_ids import AGAIN_AFTER_S, MOST, PATIENT_FOR
 from kstream_kafka.errors import KafkaConfigError, SchemaRegistryRefusedError, SchemaRegistryUnreachableError
 
 from kstream.secret import redact
@@ -31,10 +32,32 @@ def test_a_schema_is_asked_for_once_in_a_process_also_by_pickled_copies(server: 
     assert server.asked_for(number) == 1
 
 
-def test_an_id_that_the_registry_does_not_know_is_asked_for_once(server: RegistryServer):
+def test_an_id_that_the_registry_does_not_know_is_asked_for_no_more_after_the_first_moment(server: RegistryServer):
     registry = SchemaRegistry(server.url)
     assert [registry.schema(77), registry.schema(77)] == [None, None]
-    assert server.asked_for(77) == 1
+    assert server.asked_for(77) == 1 + len(AGAIN_AFTER_S)
+
+
+def test_a_schema_that_a_follower_does_not_have_yet_is_asked_for_again(server: RegistryServer):
+    number = server.register("orders-value", ORDER)
+    server.lag = len(AGAIN_AFTER_S)
+    assert SchemaRegistry(server.url).schema(number) is not None
+    assert server.asked_for(number) == 1 + len(AGAIN_AFTER_S)
+
+
+def test_damaged_ids_become_a_few_requests_and_one_warning(server: RegistryServer, caplog: pytest.LogCaptureFixture):
+    number = server.register("orders-value", ORDER)
+    registry = SchemaRegistry(server.url)
+    assert registry.schema(number) is not None
+    before = len(server.requests)
+    assert {registry.schema(damaged) for damaged in range(1000, 2000)} == {None}
+    assert len(server.requests) - before == MOST + PATIENT_FOR * len(AGAIN_AFTER_S)
+    assert [record.getMessage() for record in caplog.records if record.name == "kstream.kafka"] == [
+        f"the schema registry {server.url} did not know 10 schema ids within a minute: until one is a minute old no new id is asked for"
+    ]
+    assert registry.schema(number) is not None
+    other = server.register("users-value", ORDER.replace("Order", "User"))
+    assert (registry.schema(other), registry.schema(other, is_given=True) is None) == (None, False)
 
 
 def test_the_references_of_a_schema_come_with_it_before_those_that_need_them(server: RegistryServer):
