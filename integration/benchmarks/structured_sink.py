@@ -72,7 +72,7 @@ def run(broker: KafkaBroker, records: int, triggers: int, rounds: int, directory
             sides[SPARKS] = stack.enter_context(a_side(python, "kafka", jars, directory))
             print(f"     source and sink of Spark {version}")
         except PartsMissingError as e:
-            print(f"     no comparison: {e}")
+            print(f"     no comparison, so no bar: {e}")
         measure: dict[str, Callable[[], Figures]] = {
             name: lambda name=name, side=side: figures_of(side, broker.bootstrap, topic, sinks[name], records, triggers)
             for name, side in sides.items()

@@ -126,8 +126,8 @@ class SchemaRegistry:
 
         Args:
             schema_id: the id.
-            is_given: whether a user has given it. An id of a record may be damaged: after ten unknown ones within a minute, other ids that
-                this process has not met are taken for unknown, without a request.
+            is_given: whether a user has given it. An id of a record may be damaged: after too many unknown ones within a minute, other
+                ids that this process has not met are taken for unknown, without a request.
 
         Raises:
             SchemaRegistryUnreachableError: no registry answered, after the retries of its client.

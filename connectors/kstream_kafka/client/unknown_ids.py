@@ -8,8 +8,11 @@ from __future__ import annotations
 
 UNKNOWN_FOR_S = 60.0
 """How long a process believes that the registry does not know an id."""
-MOST = 10
-"""With so many unknown ids within that time, every other id that the process has not met is taken for unknown, too."""
+MOST = 1000
+"""With so many unknown ids within that time, every other id that the process has not met is taken for unknown, too.
+
+It is high, since a good schema may be among the others. The numbers of a registry are small, and a chunk asks for them in rising
+order: so a good one comes before those of damaged values."""
 AGAIN_AFTER_S = (0.2, 0.5)
 """The pauses before an unknown id is asked for again, and once more."""
 PATIENT_FOR = 3

@@ -25,15 +25,15 @@ def test_the_registry_is_asked_again_about_the_first_unknown_ids_of_a_minute_onl
 
 
 def test_with_too_many_unknown_ids_no_other_one_is_asked_for_until_one_is_a_minute_old():
-    ids = with_ids(MOST - 1)
-    assert ids.pauses(99, 1.0) == () and not ids.are_too_many
-    ids.add(99, 1.0)
-    assert ids.are_too_many and ids.pauses(100, 2.0) is None
-    assert ids.pauses(100, UNKNOWN_FOR_S) == AGAIN_AFTER_S
+    ids, new, other = with_ids(MOST - 1), MOST, MOST + 1
+    assert ids.pauses(new, 1.0) == () and not ids.are_too_many
+    ids.add(new, 1.0)
+    assert ids.are_too_many and ids.pauses(other, 2.0) is None
+    assert ids.pauses(other, UNKNOWN_FOR_S) == AGAIN_AFTER_S
 
 
 def test_no_more_ids_are_remembered_than_stop_the_requests():
-    ids = with_ids(1000)
+    ids = with_ids(2 * MOST)
     assert ids.pauses(MOST - 1, 1.0) is None
     ids.pauses(MOST, UNKNOWN_FOR_S)
     assert not ids.are_too_many

@@ -7,8 +7,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from kstream_kafka.client import schema_registry, unknown_ids
 from kstream_kafka.client.schema_registry import SchemaRegistry
-from kstream_kafka.client.unknown_ids import AGAIN_AFTER_S, MOST, PATIENT_FOR
+from kstream_kafka.client.unknown_ids import AGAIN_AFTER_S, PATIENT_FOR
 from kstream_kafka.errors import KafkaConfigError, SchemaRegistryRefusedError, SchemaRegistryUnreachableError
 
 from kstream.secret import redact
@@ -45,13 +46,18 @@ def test_a_schema_that_a_follower_does_not_have_yet_is_asked_for_again(server: R
     assert server.asked_for(number) == 1 + len(AGAIN_AFTER_S)
 
 
-def test_damaged_ids_become_a_few_requests_and_one_warning(server: RegistryServer, caplog: pytest.LogCaptureFixture):
+def test_damaged_ids_become_a_few_requests_and_one_warning(
+    server: RegistryServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    most = 10
+    for module in (unknown_ids, schema_registry):
+        monkeypatch.setattr(module, "MOST", most)
     number = server.register("orders-value", ORDER)
     registry = SchemaRegistry(server.url)
     assert registry.schema(number) is not None
     before = len(server.requests)
     assert {registry.schema(damaged) for damaged in range(1000, 2000)} == {None}
-    assert len(server.requests) - before == MOST + PATIENT_FOR * len(AGAIN_AFTER_S)
+    assert len(server.requests) - before == most + PATIENT_FOR * len(AGAIN_AFTER_S)
     assert [record.getMessage() for record in caplog.records if record.name == "kstream.kafka"] == [
         f"the schema registry {server.url} did not know 10 schema ids within a minute: until one is a minute old no new id is asked for"
     ]
