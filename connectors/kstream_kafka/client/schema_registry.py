@@ -136,6 +136,26 @@ class SchemaRegistry:
         """
         return self._client().schema(schema_id, is_given)
 
+    def schema_of_kind(self, schema_id: int, kind: str, is_given: bool = False) -> RegisteredSchema:
+        """Return the schema of an id, as `schema`.
+
+        Args:
+            schema_id: the id.
+            kind: AVRO or PROTOBUF.
+            is_given: as for `schema`.
+
+        Raises:
+            UnknownSchemaError: the registry does not know it.
+            ValueError: it is of another kind.
+            Exception: as `schema`.
+        """
+        found = self.schema(schema_id, is_given)
+        if found is None:
+            raise UnknownSchemaError(f"the schema registry {self.url} has no schema {schema_id}")
+        if found.kind != kind:
+            raise ValueError(f"schema {schema_id} of the schema registry {self.url} is of {found.kind}, not of {kind}")
+        return found
+
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest schema of a subject; None if there is none. Blocks on the registry; raises as `schema`."""
         return self._client().latest(subject)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kstream_kafka.client.schema_registry import SchemaRegistry, UnknownSchemaError
 from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.chunk_parts import Part, fitting, together
-from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of, schema_id_of_options
+from kstream_kafka.reader.registry_options import SCHEMA_ID, fields_of_options, registry_of, schema_id_of_options
 from kstream_kafka.reader.value_formats import DecodedValues, MalformedValue, ValueSchema
 from kstream_kafka.schemas.avro_fields import AvroFields
 from kstream_kafka.schemas.avro_schema import AvroSchema, fastavro
@@ -116,19 +116,8 @@ class _RecordReader:
 
 
 def avro_fields(options: Mapping[str, str]) -> pa.Schema:
-    """Return the columns of the reader's schema that the options name. Called on the driver; blocks on the registry.
-
-    Raises:
-        SourceOptionError: they name none, or one that is unknown or has a field that is no column.
-        KafkaError: an error of the registry.
-    """
-    number = schema_id_of_options(options)
-    if number is None:
-        raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
-    try:
-        return AvroFields(_own_schema(registry_of(options), number).parsed()).columns()
-    except ValueError as e:
-        raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None
+    """Return the columns of the reader's schema that the options name. As `fields_of_options`."""
+    return fields_of_options(options, lambda registry, number: AvroFields(_own_schema(registry, number).parsed()).columns())
 
 
 def _own_schema(registry: SchemaRegistry, number: int) -> AvroSchema:

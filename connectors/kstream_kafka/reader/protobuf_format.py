@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kstream_kafka.client.schema_registry import UnknownSchemaError
-from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.client.schema_registry import SchemaRegistry, UnknownSchemaError
 from kstream_kafka.reader.chunk_parts import Part, fitting, together
-from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of, schema_id_of_options
+from kstream_kafka.reader.registry_options import fields_of_options, registry_of
 from kstream_kafka.reader.value_formats import DecodedValues, MalformedValue, ValueSchema
 from kstream_kafka.schemas.framed_values import FramedValues
 from kstream_kafka.schemas.framing import HEAD
@@ -190,20 +189,14 @@ def _misfit(field: Any, wanted: pa.DataType) -> ValueError:
 
 
 def protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
-    """Return the columns of the first message of the file that the options name. Called on the driver; blocks on the registry.
+    """Return the columns of the first message of the file that the options name. As `fields_of_options`."""
+    return fields_of_options(options, _columns)
 
-    Raises:
-        SourceOptionError: they name none, or one that is unknown or has a field that is no column.
-        KafkaError: an error of the registry.
-    """
-    number = schema_id_of_options(options)
-    if number is None:
-        raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
-    try:
-        message: Any = ProtobufSchema.registered(registry_of(options), number, is_given=True).message_class(FIRST)
-        return pa.schema([(field.name, _natural(field, ())) for field in message.DESCRIPTOR.fields])
-    except ValueError as e:
-        raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None
+
+def _columns(registry: SchemaRegistry, number: int) -> pa.Schema:
+    """Return the columns of the first message of a file. ValueError if it is unknown, or a field is no column."""
+    message: Any = ProtobufSchema.registered(registry, number, is_given=True).message_class(FIRST)
+    return pa.schema([(field.name, _natural(field, ())) for field in message.DESCRIPTOR.fields])
 
 
 def _natural(field: Any, inside: tuple[str, ...]) -> pa.DataType:

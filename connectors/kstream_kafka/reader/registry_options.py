@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kstream_kafka.client.schema_registry import PREFIX, SchemaRegistry
 from kstream_kafka.errors import SourceOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA_ID = "value.schema.id"
 """The option with the id of the reader's schema."""
@@ -24,3 +28,23 @@ def schema_id_of_options(options: Mapping[str, str]) -> int | None:
     if not given.strip().isdecimal():
         raise SourceOptionError(SCHEMA_ID, f"is {given!r}", "It must be a number: the id of a schema in the registry.")
     return int(given)
+
+
+def fields_of_options(options: Mapping[str, str], columns: Callable[[SchemaRegistry, int], pa.Schema]) -> pa.Schema:
+    """Return the columns of the schema that the options name. Called on the driver; blocks on the registry.
+
+    Args:
+        options: the options of a query.
+        columns: returns the columns of a schema of a registry, by its id. ValueError if it is unknown or has a field that is no column.
+
+    Raises:
+        SourceOptionError: the options name no schema, or `columns` refuses it.
+        KafkaError: an error of the registry.
+    """
+    number = schema_id_of_options(options)
+    if number is None:
+        raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
+    try:
+        return columns(registry_of(options), number)
+    except ValueError as e:
+        raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from kstream.errors import MissingDependencyError
-from kstream_kafka.client.schema_registry import AVRO, INSTALL, SchemaRegistry, UnknownSchemaError
+from kstream_kafka.client.schema_registry import AVRO, INSTALL, SchemaRegistry
 from kstream_kafka.errors import KafkaConfigError
 
 
@@ -69,11 +69,7 @@ class AvroSchema:
             ValueError: it is no schema of Avro.
             KafkaError: an error of the registry.
         """
-        found = registry.schema(schema_id, is_given)
-        if found is None:
-            raise UnknownSchemaError(f"the schema registry {registry.url} has no schema {schema_id}")
-        if found.kind != AVRO:
-            raise ValueError(f"schema {schema_id} of the schema registry {registry.url} is of {found.kind}, not of {AVRO}")
+        found = registry.schema_of_kind(schema_id, AVRO, is_given)
         schema = AvroSchema(found.text, found.references)
         try:
             schema.parsed()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.errors import MissingDependencyError
-from kstream_kafka.client.schema_registry import INSTALL, PROTOBUF, SchemaRegistry, UnknownSchemaError, is_built_in
+from kstream_kafka.client.schema_registry import INSTALL, PROTOBUF, SchemaRegistry, is_built_in
 from kstream_kafka.schemas.framing import HEAD
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ class ProtobufSchema:
             ValueError: it is no schema of Protobuf.
             KafkaError: an error of the registry.
         """
-        found = registry.schema(schema_id, is_given)
-        if found is None:
-            raise UnknownSchemaError(f"the schema registry {registry.url} has no schema {schema_id}")
-        if found.kind != PROTOBUF:
-            raise ValueError(f"schema {schema_id} of the schema registry {registry.url} is of {found.kind}, not of {PROTOBUF}")
+        found = registry.schema_of_kind(schema_id, PROTOBUF, is_given)
         return ProtobufSchema(found.text, found.references)
 
 
