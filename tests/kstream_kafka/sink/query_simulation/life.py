@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.sink.audit import entry_of
@@ -15,8 +14,9 @@ from kstream_kafka.tools.audit_check import TopicCheck, batches_of, input_findin
 from kstream.errors import OutputChangedError
 from tests.kstream_kafka.sink.simulation.broker import SimulatedTransaction, StoredRecord
 from tests.kstream_kafka.sink.simulation.clients import SimulatedKafka
+from tests.kstream_kafka.sink.simulation.report import LifeOutcome, LivesReport, report_of
 from tests.kstream_kafka.sink.simulation.turns import Chances, SimulatedProcess, Turns
-from tests.simulator.errors import SimulationFailedError, SimulationStuckError
+from tests.simulator.errors import SimulationStuckError
 
 from .checkpoint import QueryCheckpoint
 from .driver import QUERY, TARGET, Code, QueryDriver
@@ -29,27 +29,7 @@ CALM_DRIVERS = 8
 MOST_DRIVERS = 20
 
 
-@dataclass(frozen=True)
-class QueryOutcome:
-    """A life that has ended. `broken`: what must not be, a line each. Equal seeds, equal `trace`."""
-
-    seed: int
-    kind: str
-    broken: list[str]
-    trace: list[str]
-    refusals: Counter[str]
-    drivers: int
-
-
-@dataclass
-class QueriesReport:
-    """Lives that held: how many drivers they had, and how often which kind of life had which refusal."""
-
-    drivers: int
-    refusals: Counter[tuple[str, str]]
-
-
-def run_life(seed: int, kind: type[Kind] | None = None, chances: Chances | None = None) -> QueryOutcome:
+def run_life(seed: int, kind: type[Kind] | None = None, chances: Chances | None = None) -> LifeOutcome:
     """Run one life from its start to its end. One at a time in a process.
 
     Args:
@@ -61,17 +41,10 @@ def run_life(seed: int, kind: type[Kind] | None = None, chances: Chances | None 
         return QueryLife(seed, kind, chances).run()
 
 
-def run_lives(seeds: range, kind: type[Kind] | None = None) -> QueriesReport:
+def run_lives(seeds: range, kind: type[Kind] | None = None) -> LivesReport:
     """Run a life for each seed. SimulationFailedError for the first that breaks what must hold."""
-    report = QueriesReport(0, Counter())
     with set_up():
-        for seed in seeds:
-            outcome = QueryLife(seed, kind).run()
-            if outcome.broken:
-                raise SimulationFailedError(seed, outcome.broken, outcome.trace)
-            report.drivers += outcome.drivers
-            report.refusals.update({(outcome.kind, name): count for name, count in outcome.refusals.items()})
-    return report
+        return report_of(QueryLife(seed, kind).run() for seed in seeds)
 
 
 class QueryLife:
@@ -101,7 +74,7 @@ class QueryLife:
         STAGE.checkpoints[checkpoint.name] = checkpoint
         return checkpoint
 
-    def run(self) -> QueryOutcome:
+    def run(self) -> LifeOutcome:
         try:
             self._live()
             self._settle()
@@ -111,7 +84,7 @@ class QueryLife:
         finally:
             self.turns.end_all()
         trace = [f"{at / 1000:7.1f} s  {who}: {what}" for at, who, what in self.turns.trace]
-        return QueryOutcome(self.seed, self.kind.name, self.broken, trace, self.refusals, len(self.drivers))
+        return LifeOutcome(self.seed, self.kind.name, self.broken, trace, self.refusals, len(self.drivers))
 
     # -- the story
 

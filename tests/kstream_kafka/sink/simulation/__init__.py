@@ -15,13 +15,15 @@ copied. After each life every number must be there once, and every refusal must 
     tasks           Spark's part: attempts, copies, failures
     driver          a driver with the real output
     kinds           what the user does in a life, which refusals are right then, and how it must end
+    report          what lives came to, and what a command prints of them
     life            one seed's story and the verdict; `run_lives`
     stage           puts the simulated parts into the modules of the sink
     planted         bugs that must be found
 """
 
 from .kinds import KINDS, Kind
-from .life import LifeOutcome, run_life, run_lives
+from .life import run_life, run_lives
+from .report import LifeOutcome
 from .turns import Chances
 
 __all__ = ["KINDS", "Chances", "Kind", "LifeOutcome", "run_life", "run_lives"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tests.simulator.errors import SimulationFailedError
-from tests.simulator.telling import tell
-
 from .life import run_life, run_lives
+from .report import print_lives
 
 
 @click.command()
@@ -18,18 +16,7 @@ def main(seed: int, lives: int) -> None:
 
     Of a single life the trace is printed, whether it fails or not; of several that of the first that fails. Exit code 1 if one did.
     """
-    if lives == 1:
-        outcome = run_life(seed)
-        tell(seed, outcome.trace, outcome.broken)
-        return
-    try:
-        report = run_lives(range(seed, seed + lives))
-    except SimulationFailedError as e:
-        tell(e.facts["seed"], e.facts["trace"], e.facts["broken"])
-        return
-    click.echo(f"{lives} lives, {report.drivers} drivers: all held")
-    for (kind, refusal), count in sorted(report.refusals.items()):
-        click.echo(f"  {kind}: {refusal} {count} times")
+    print_lives(seed, lives, run_life, run_lives)
 
 
 if __name__ == "__main__":

@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
 
-from tests.simulator.errors import SimulationFailedError, SimulationStuckError
+from tests.simulator.errors import SimulationStuckError
 
 from .broker import SimulatedTransaction
 from .checkpoint import PlannedBatch, SimulatedCheckpoint
 from .clients import SimulatedKafka
 from .driver import Application, SinkDriver
 from .kinds import KINDS, Kind
+from .report import LifeOutcome, LivesReport, report_of
 from .stage import STAGE, set_up
 from .turns import Chances, SimulatedProcess, Turns
 
 CALM_DRIVERS = 8
 """From this driver on nothing happens any more."""
 MOST_DRIVERS = 20
-
-
-@dataclass(frozen=True)
-class LifeOutcome:
-    """A life that has ended. `broken`: what must not be, a line each. Equal seeds, equal `trace`."""
-
-    seed: int
-    kind: str
-    broken: list[str]
-    trace: list[str]
-    refusals: Counter[str]
-    drivers: int
-
-
-@dataclass
-class LivesReport:
-    """Lives that held: how many drivers they had, and how often which kind of life had which refusal."""
-
-    drivers: int
-    refusals: Counter[tuple[str, str]]
 
 
 def run_life(seed: int, kind: type[Kind] | None = None, chances: Chances | None = None) -> LifeOutcome:
@@ -55,15 +35,8 @@ def run_life(seed: int, kind: type[Kind] | None = None, chances: Chances | None 
 
 def run_lives(seeds: range, kind: type[Kind] | None = None) -> LivesReport:
     """Run a life for each seed. SimulationFailedError for the first that breaks what must hold."""
-    report = LivesReport(0, Counter())
     with set_up():
-        for seed in seeds:
-            outcome = Life(seed, kind).run()
-            if outcome.broken:
-                raise SimulationFailedError(seed, outcome.broken, outcome.trace)
-            report.drivers += outcome.drivers
-            report.refusals.update({(outcome.kind, name): count for name, count in outcome.refusals.items()})
-    return report
+        return report_of(Life(seed, kind).run() for seed in seeds)
 
 
 class Life:
