@@ -8,6 +8,7 @@ import threading
 from tests.harness import Driver, World, stop_everything
 
 EACH = 500
+KEPT = 4  # the newest two plans always stay, each with its completion
 
 
 def stored(world: World) -> int:
@@ -22,23 +23,24 @@ def test_after_five_thousand_batches_an_engine_holds_what_it_held_after_a_thousa
         held = held_after_each()
     finally:
         gc.unfreeze()
-    objects, threads, records = zip(*held[1:], strict=True)
+    objects, threads = zip(*held[1:], strict=True)
     assert min(objects[4:]) - min(objects[:4]) < 4 * EACH / 100, objects
-    assert len(set(threads)) == 1 and max(records) - min(records) <= 2, (threads, records)
+    assert len(set(threads)) == 1, threads
 
 
-def held_after_each() -> list[tuple[int, int, int]]:
-    """The number of objects, threads and stored records after each EACH batches."""
+def held_after_each() -> list[tuple[int, int]]:
+    """The number of objects and threads after each EACH batches, when the cleaner's thread has deleted all but KEPT records."""
     world = World()
     driver = Driver(world).start()
-    held: list[tuple[int, int, int]] = []
+    held: list[tuple[int, int]] = []
     for number in range(1, 10 * EACH + 1):
         driver.tick(1)
         if number % EACH == 0:
             driver.settle()
+            world.wait(lambda: stored(world) == KEPT)
             world.attempts.clear()  # what the harness itself keeps of each batch
             driver.listener.events.clear()
             gc.collect()
-            held.append((len(gc.get_objects()), threading.active_count(), stored(world)))
+            held.append((len(gc.get_objects()), threading.active_count()))
     stop_everything()
     return held
