@@ -23,6 +23,7 @@ LITTLE = {
     "metrics": ["--batches", "2", "--partitions", "10"],
     "page": ["--ended", "20", "--queued", "20", "--partitions", "10", "--seconds", "1"],
     "map_with_state": ["--batches", "11", "--keys", "200", "--touched", "20"],
+    "registry_values": ["--records", "500", "--rounds", "1"],
     "receivers": ["--records", "20000", "--rounds", "1"],
     "inverse_window": ["--batches", "2", "--short", "2", "--long", "3", "--keys", "5", "--records", "10"],
 }

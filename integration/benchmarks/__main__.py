@@ -11,6 +11,7 @@ MODULES = (
     "data_frames",
     "structured",
     "structured_sink",
+    "registry_values",
     "bookkeeping",
     "map_with_state",
     "inverse_window",
