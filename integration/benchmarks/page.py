@@ -217,10 +217,11 @@ def batch_ms(driver: Driver, with_page: bool, count: int = 300) -> float:
 
 
 def off_loads() -> list[str]:
-    """The modules of the page that a driver without it loads."""
+    """The modules of the page that a driver without it loads. The settings of the page are none: they say that it is off."""
     code = "import sys; import kstream.context.observers; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    return [name for name in loaded if name.startswith(("kstream.ui", "kstream.http_server", "wsgiref"))]
+    settings = ("kstream.ui", "kstream.ui.settings")
+    return [name for name in loaded if name.startswith(("kstream.ui", "kstream.http_server", "wsgiref")) and name not in settings]
 
 
 def main() -> int:
