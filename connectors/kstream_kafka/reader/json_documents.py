@@ -70,7 +70,7 @@ class JsonDocuments:
 def _document(value: bytes) -> Any:
     """Return the JSON object of a value. ValueError if it is none."""
     try:
-        found = json.loads(value.decode(), parse_float=_Number)
+        found = _DECODER.decode(value.decode())
     except UnicodeDecodeError as e:
         raise ValueError(f"is no UTF-8: {e.reason} at byte {e.start}") from None
     except json.JSONDecodeError as e:
@@ -93,6 +93,9 @@ class _Number(float):
         made = super().__new__(cls, text)
         made.text = text
         return made
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number)
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
