@@ -30,7 +30,7 @@ from kstream.cli.structured_streaming import (
 )
 from kstream.cli.terminal import echo, fail, table_console
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
-from kstream.errors import AlreadyExistsError, ConfigurationError, StorageError
+from kstream.errors import AlreadyExistsError, StorageError
 from kstream.offsets.offset_log import OFFSETS
 from kstream.offsets.offset_range import LostRange
 from kstream.offsets.topic_offsets import by_topic
@@ -129,15 +129,19 @@ def _finish(store: FileStore, number: int, moment_ms: int, now_ms: int, dry_run:
         raise refused(store, f"{said}: this command finishes it, without --dry-run")
     _check_rests(store, number, moment_ms, now_ms, take_over)
     prepare_to_write(store, single_writer=False)
-    with _half_made(store, number):
-        _note_skipped(store, number)
-    _commit(store, number)
+    _complete(store, number)
     echo(f"{said}: it is finished now")
 
 
-def _commit(store: FileStore, number: int) -> None:
-    """Commit a change of offsets that the offset log has, and the ledger. Blocks on the store."""
+def _complete(store: FileStore, number: int) -> None:
+    """Write what a change of the offset log skips into the ledger, and commit the change. Blocks on the store.
+
+    The offset log has the change before the ledger has: a command that dies leaves no entry without its change. The commit comes last, so
+    that nothing is skipped without an entry.
+    """
     with _half_made(store, number):
+        change = read_entry(store, number)
+        set_losses(store, f"reset-{number}", change.metadata.get("batchTimestampMs", 0), skipped(read_entry(store, number - 1), change))
         _create(store, f"{COMMITS}/{number}", store.read(f"{COMMITS}/{number - 1}"))
 
 
@@ -150,17 +154,6 @@ def _half_made(store: FileStore, number: int) -> Generator[None]:
         place = store.path(f"{OFFSETS}/{number}")
         then = "Run this command again before the query starts, in a minute or with --take-over"
         raise StorageError(f"{e}. {place} is not committed: the change is half made. {then}", path=place) from e
-
-
-def _note_skipped(store: FileStore, number: int) -> None:
-    """Write what a change of the offset log skips into the ledger; nothing if the batch is none. Blocks on the store."""
-    batch = read_entry(store, number)
-    lost = skipped(read_entry(store, number - 1), batch) if is_change(batch) else []
-    set_losses(store, _ledger_name(number), batch.metadata.get("batchTimestampMs", 0), lost)
-
-
-def _ledger_name(number: int) -> str:
-    return f"reset-{number}"
 
 
 def skipped(before: BatchEntry, change: BatchEntry) -> list[LostRange]:
@@ -224,32 +217,10 @@ def reset_query(
     _check_rests(store, query.batch, query.moment_ms, now_ms, take_over)
     prepare_to_write(store, single_writer=False)
     texts = {name: _text(*moved[name], text) if name in moved else text for name, text in query.entry.sources.items()}
-    _write_change(store, query, texts, now_ms)
-    _commit(store, number)
+    with _half_made(store, number):
+        _create(store, f"{OFFSETS}/{number}", change_bytes(query, texts, now_ms))
+    _complete(store, number)
     echo(f"set, as batch {number}: the query continues from there")
-
-
-def _write_change(store: FileStore, query: CommittedQuery, texts: dict[str, str], now_ms: int) -> None:
-    """Write a change into the ledger and then into the offset log, where it counts: less can fail while it is half made. Blocks.
-
-    Args:
-        store: the checkpoint.
-        query: the query, as it is before.
-        texts: the offset of each source, by its name or number.
-        now_ms: the time in ms.
-
-    Raises:
-        ConfigurationError: the offset log has another batch. Then the ledger says nothing of this change.
-        StorageError: the store failed.
-    """
-    number = query.batch + 1
-    set_losses(store, _ledger_name(number), now_ms, skipped(query.entry, BatchEntry(query.entry.version, texts, {})))
-    try:
-        with _half_made(store, number):
-            _create(store, f"{OFFSETS}/{number}", change_bytes(query, texts, now_ms))
-    except ConfigurationError:
-        _note_skipped(store, number)
-        raise
 
 
 def _moved(
