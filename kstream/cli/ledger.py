@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from typing import Any
 
 import click
@@ -18,7 +17,7 @@ from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger, re
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import holds_query, open_existing, ranges_of
 from kstream.cli.query import Query, ledger_rows, read_query
-from kstream.cli.terminal import clear_errors, count, echo, fail, table_console, this_process
+from kstream.cli.terminal import clear_errors, count, echo, fail, table_console, this_process, utc_text
 
 GIVEN_UP = "given up"
 SKIP = "skip"
@@ -110,7 +109,7 @@ def _show_of_query(query: Query, as_json: bool, check: bool) -> None:
                 row["cause"],
                 row["detail"],
             )
-            table.add_row(_utc(row["at"]), *map(escape, cells))
+            table.add_row(utc_text(row["at"]), *map(escape, cells))
         console.print(table)
     if check and rows:
         fail(f"{query.url} has {count(len(rows), 'entry')} in its ledger", ReadingCode.BEHIND)
@@ -190,13 +189,8 @@ def _print(url: str, rows: list[dict[str, Any]]) -> None:
         place = f"{row['topic']}/{row['partition']}" if has_offsets else ""
         offsets = f"[{row['from']}, {'…' if until is None else until})" if has_offsets else ""
         cells = (place, offsets, "" if size is None else str(size), row.get("cause", ""), row.get("detail", ""))
-        table.add_row(_utc(row["batch"]), str(row["batch"]), str(row["stream"]), *map(escape, cells))
+        table.add_row(utc_text(row["batch"]), str(row["batch"]), str(row["stream"]), *map(escape, cells))
     console.print(table)
     console.print(f"{count(len(rows), 'entry')}, {count(known, 'offset')} as far as their ends are known; compaction may have left gaps")
     for command in dict.fromkeys(row["replay"] for row in rows if "replay" in row):
         echo(f"batch given up. While its plan is kept, this command runs it again: {command}")
-
-
-def _utc(moment_ms: int) -> str:
-    """Return a moment as date and time in UTC."""
-    return f"{datetime.fromtimestamp(moment_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

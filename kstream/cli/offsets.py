@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ from kstream.cli.inputs import (
     tools_of,
 )
 from kstream.cli.query import print_offsets, read_query
-from kstream.cli.query_offsets import reset_query
-from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment, table_console
+from kstream.cli.query_offsets import reset_query, rewind_query
+from kstream.cli.terminal import clear_errors, count, echo, fail, parse_moment, table_console, utc_text
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.storage import FileStore, prepare_to_write
 
@@ -51,6 +50,7 @@ BUSY_INTERVALS = 3
 _path = click.argument("path")
 topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
 stream_option = click.option("--stream", type=click.IntRange(min=0), help="Only this stream (by its id, see show).")
+source_option = click.option("--source", metavar="N", help="Only this source of a query (its number or name, see show).")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 take_over_option = click.option("--take-over", is_flag=True, help="Change even if a driver seems to run: it is fenced and stops.")
 Choose = Callable[[LogContents], "dict[int, ResetResult]"]
@@ -89,7 +89,7 @@ def show(path: str, as_json: bool) -> None:
 @click.option("--to", required=True, help="earliest, latest, -2h, -1000 (records before the end), an ISO time, or a .json file.")
 @topic_option
 @stream_option
-@click.option("--source", metavar="N", help="Only this source of a query (its number or name, see show).")
+@source_option
 @dry_run_option
 @take_over_option
 @connection_options
@@ -118,13 +118,9 @@ def reset(
         store = open_existing(path, or_query=True)
         wanted = _position(to)
         named = tuple(wanted) if isinstance(wanted, dict) else topics
-        if holds_query(store):
-            if stream is not None:
-                raise click.UsageError("a query has no streams: choose one of its sources by --source")
+        if _holds_query(store, stream, source):
             reset_query(store, wanted, named, source, (bootstrap, params, params_file), _now_ms(), dry_run, take_over)
             return
-        if source is not None:
-            raise click.UsageError("a checkpoint of kstream has no sources: choose one of its streams by --stream")
         connections = Connections(store, bootstrap, params, params_file)
         reset_streams(store, wanted, named, stream, connections, dry_run, take_over)
 
@@ -134,16 +130,23 @@ def reset(
 @click.option("--to", required=True, help="A batch time: ms since the epoch, an ISO time, or -2h.")
 @topic_option
 @stream_option
+@source_option
 @dry_run_option
 @take_over_option
-def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, dry_run: bool, take_over: bool) -> None:
+def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, source: str | None, dry_run: bool, take_over: bool) -> None:
     """Set a stream back to the beginning of an earlier batch; all later records are read again, in new batches.
 
     The batch is the first at or after the time. No broker is asked. spark.streaming.kstream.history limits how far back one can go.
+
+    PATH may also be the checkpointLocation of a query of Structured Streaming, as with reset. How far back one can go there,
+    spark.sql.streaming.minBatchesToRetain limits.
     """
     with clear_errors():
-        store = open_existing(path)
+        store = open_existing(path, or_query=True)
         moment = Time(parse_moment(to, _now_ms()))
+        if _holds_query(store, stream, source):
+            rewind_query(store, moment.milliseconds, topics, source, _now_ms(), dry_run, take_over)
+            return
 
         def choose(contents: LogContents) -> dict[int, ResetResult]:
             moved: dict[int, ResetResult] = {}
@@ -186,6 +189,16 @@ def reset_streams(
         return moved
 
     _change(store, choose, dry_run, take_over)
+
+
+def _holds_query(store: FileStore, stream: int | None, source: str | None) -> bool:
+    """Return whether a store is the checkpoint of a query. UsageError if an option chooses what the other kind has. Blocks on the store."""
+    is_query = holds_query(store)
+    if is_query and stream is not None:
+        raise click.UsageError("a query has no streams: choose one of its sources by --source")
+    if not is_query and source is not None:
+        raise click.UsageError("a checkpoint of kstream has no sources: choose one of its streams by --stream")
+    return is_query
 
 
 def _now_ms() -> int:
@@ -354,7 +367,9 @@ def _print_offsets(url: str, contents: LogContents, rows: list[CheckpointOffsets
     _print_kept(console, contents)
     last = contents.last_planned
     if last is not None:
-        console.print(f"after batch {last.milliseconds} ms ({_utc(last)} UTC), {count(len(contents.pending), 'pending batch')}")
+        console.print(
+            f"after batch {last.milliseconds} ms ({utc_text(last.milliseconds)} UTC), {count(len(contents.pending), 'pending batch')}"
+        )
 
 
 def _print_kept(console: Console, contents: LogContents) -> None:
@@ -388,7 +403,3 @@ def _difference(change: OffsetChange) -> str:
     if change.new is None:
         return "gone"
     return "new" if change.old is None else f"{change.new - change.old:+d}"
-
-
-def _utc(at: Time) -> str:
-    return f"{datetime.fromtimestamp(at.milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from rich.markup import escape
@@ -20,7 +19,7 @@ from kstream.checkpoint.sign_of_life import duration_text
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import CheckpointOffsets, tools
 from kstream.cli.structured_streaming import COMMITS, NewestBatches, initial_offset, newest_batches, read_entry
-from kstream.cli.terminal import count, echo, table_console
+from kstream.cli.terminal import count, echo, table_console, utc_text
 from kstream.connectors import ConnectorTools
 from kstream.errors import ConfigurationError
 from kstream.offsets.offset_log import OFFSETS
@@ -207,7 +206,7 @@ def print_offsets(query: Query, as_json: bool) -> None:
     console.print(table)
     for sentence in notes(query):
         echo(sentence)
-    begun = "" if query.begun_ms is None else f" ({_utc(query.begun_ms)} UTC)"
+    begun = "" if query.begun_ms is None else f" ({utc_text(query.begun_ms)} UTC)"
     echo("no batch has begun" if query.batches.begun is None else f"after batch {query.batches.begun}{begun}")
 
 
@@ -286,8 +285,3 @@ def _topics(source: QuerySource) -> str:
 def _ago(moment_ms: int | None, now_ms: int) -> str:
     """Return how long ago a moment is, as the end of a clause; "" if it is not known."""
     return "" if moment_ms is None else f" {duration_text(max(0, now_ms - moment_ms))} ago"
-
-
-def _utc(moment_ms: int) -> str:
-    """Return a moment as date and time in UTC."""
-    return f"{datetime.fromtimestamp(moment_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

@@ -1,4 +1,4 @@
-"""New offsets for a query of Structured Streaming that does not run: what `kstream offsets reset` does with the checkpoint of a query.
+"""New offsets for a query of Structured Streaming that does not run: `kstream offsets reset` and `rewind` of the checkpoint of a query.
 
 A change is a batch of its own, which reads nothing and is committed. Spark, and any source, goes on where the last committed batch ends.
 Files are only created, never written over. So a query that runs nevertheless, and plans the same batch, is refused by one of the files:
@@ -8,31 +8,34 @@ either the change is, or the query ends ("Multiple streaming jobs detected").
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.markup import escape
 from rich.table import Table
 
 from kstream.checkpoint.query_ledger import set_losses
 from kstream.checkpoint.sign_of_life import duration_text
+from kstream.cli.inputs import PlanData
 from kstream.cli.query import connection_of, source_offsets
 from kstream.cli.structured_streaming import (
     COMMITS,
     BatchEntry,
+    batches_since,
     check_form,
     has_state,
+    initial_offset,
     newest_batches,
     read_entry,
     refused,
 )
-from kstream.cli.terminal import echo, fail, table_console
+from kstream.cli.terminal import echo, fail, table_console, utc_text
 from kstream.connectors import ConnectorTools, OffsetChange, ResetResult
 from kstream.errors import AlreadyExistsError, StorageError
-from kstream.offsets.offset_log import OFFSETS
-from kstream.offsets.offset_range import LostRange
+from kstream.offsets.offset_log import NO_OFFSET, OFFSETS
+from kstream.offsets.offset_range import LostRange, Partition
 from kstream.offsets.topic_offsets import by_topic
 from kstream.storage import FileStore, prepare_to_write
 
@@ -44,6 +47,9 @@ _FILE_SINKS = (
     "If the query writes files by a sink of Spark (parquet, json, csv, text, orc), create a file _spark_metadata/{batch} with the content "
     "v1 in its output before it starts: the log of such a sink must have each batch."
 )
+
+Move: TypeAlias = Callable[[str, ConnectorTools, PlanData, Sequence[str]], ResetResult]
+"""Moves a source: its name, the tools of its connector, plan data that ends at its offsets, and the topics; without any all topics move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +208,81 @@ def reset_query(
     Raises:
         KStreamError: as `read_committed`, and an error of the connector or the store.
     """
+
+    def move(_name: str, known: ConnectorTools, data: PlanData, chosen: Sequence[str]) -> ResetResult:
+        to = {topic: wanted[topic] for topic in chosen} if isinstance(wanted, dict) else wanted
+        return known.reset(connection_of(known, connection_options), data, to, chosen)
+
     query = read_committed(store, now_ms, dry_run, take_over)
-    moved = _moved(query, wanted, topics, source, connection_options)
+    _set(store, query, _moved(query, topics, source, move), now_ms, dry_run, take_over)
+
+
+def rewind_query(
+    store: FileStore, moment_ms: int, topics: tuple[str, ...], source: str | None, now_ms: int, dry_run: bool, take_over: bool
+) -> None:
+    """Set the sources of a query back to where the first batch since a moment begins. Prints the changes. Blocks on the store.
+
+    End the program if the options choose no source, if no such batch is stored, or if the query seems to run.
+
+    Args:
+        store: the checkpoint.
+        moment_ms: the moment.
+        topics: the topics to move; empty for all.
+        source: the name or number of the source; None for all that read the topics.
+        now_ms: the time in ms.
+        dry_run: only show the change.
+        take_over: make the change even if the query seems to run.
+
+    Raises:
+        KStreamError: as `read_committed`, and an error of the connector or the store.
+    """
+    query = read_committed(store, now_ms, dry_run, take_over)
+    past = batches_since(store, query.batch, moment_ms)
+
+    def move(name: str, known: ConnectorTools, data: PlanData, chosen: Sequence[str]) -> ResetResult:
+        found = next(((batch, begins) for batch in past if (begins := _beginning(store, name, batch))), None)
+        if found is None:
+            fail(f"{store.url} holds no batch at or after {moment_ms} ms of which it says where source {name} begins")
+        (number, entry, _), begins = found
+        echo(f"source {name} goes back to where batch {number} begins ({utc_text(entry.metadata['batchTimestampMs'])} UTC)")
+        return known.rewind(data, known.plan_at(begins), chosen)
+
+    _set(store, query, _moved(query, topics, source, move), now_ms, dry_run, take_over)
+
+
+def _beginning(store: FileStore, name: str, batch: tuple[int, BatchEntry, BatchEntry | None]) -> Mapping[Partition, int] | None:
+    """Return where a batch begins in a source; None if that is not stored. A change reads nothing: it begins where it ends. Blocks."""
+    number, entry, before = batch
+    if before is None and number > 0 and not is_change(entry):
+        return None
+    there = entry if is_change(entry) else before
+    text = NO_OFFSET if there is None else there.sources.get(name, NO_OFFSET)
+    return source_offsets(initial_offset(store, name) if text == NO_OFFSET else text)[1]
+
+
+def _set(
+    store: FileStore,
+    query: CommittedQuery,
+    moved: Mapping[str, tuple[ConnectorTools, ResetResult]],
+    now_ms: int,
+    dry_run: bool,
+    take_over: bool,
+) -> None:
+    """Print a change, and make it unless this is a dry run. End the program if the query seems to run. Blocks on the store.
+
+    Args:
+        store: the checkpoint.
+        query: the query, as it is before.
+        moved: the new offsets by source.
+        now_ms: the time in ms.
+        dry_run: only show the change.
+        take_over: make the change even if the query seems to run.
+
+    Raises:
+        ConfigurationError: the offset log has another batch.
+        UnsupportedStoreError: the store cannot create a file only if it is absent.
+        StorageError: the store failed.
+    """
     changes = [(name, change) for name, (_, found) in moved.items() for change in found.changes]
     if not changes:
         echo("every partition is there already: nothing to change")
@@ -223,14 +302,8 @@ def reset_query(
     echo(f"set, as batch {number}: the query continues from there")
 
 
-def _moved(
-    query: CommittedQuery,
-    wanted: Any,
-    topics: tuple[str, ...],
-    source: str | None,
-    options: tuple[str | None, tuple[str, ...], str | None],
-) -> dict[str, tuple[ConnectorTools, ResetResult]]:
-    """Return the new offsets by source. Blocks on the brokers. End the program if the options choose no source."""
+def _moved(query: CommittedQuery, topics: tuple[str, ...], source: str | None, move: Move) -> dict[str, tuple[ConnectorTools, ResetResult]]:
+    """Return the new offsets by source. Blocks as `move`. End the program if the options choose no source."""
     found: dict[str, tuple[ConnectorTools, ResetResult]] = {}
     read: set[str] = set()
     for name, text in query.entry.sources.items():
@@ -240,10 +313,8 @@ def _moved(
         here = {topic for topic, _ in offsets}
         read |= here
         chosen = [topic for topic in topics if topic in here]
-        if topics and not chosen:
-            continue
-        to = {topic: wanted[topic] for topic in chosen} if isinstance(wanted, dict) else wanted
-        found[name] = known, known.reset(connection_of(known, options), known.plan_at(offsets), to, chosen)
+        if chosen or not topics:
+            found[name] = known, move(name, known, known.plan_at(offsets), chosen)
     if stray := sorted(set(topics) - read):
         fail(f"no source of this query reads {', '.join(map(repr, stray))}; they read {', '.join(sorted(read)) or 'no known topic'}")
     if not found:

@@ -109,6 +109,34 @@ def read_entry(store: FileStore, batch: int) -> BatchEntry:
     return BatchEntry(text.split("\n")[0], sources, metadata if isinstance(metadata, dict) else {})
 
 
+def batches_since(store: FileStore, newest: int, moment_ms: int) -> list[tuple[int, BatchEntry, BatchEntry | None]]:
+    """Return the batches that began at or after a moment, oldest first, each with the one before it; None if that is not stored.
+
+    Looks from the newest batch backwards, until one began earlier or is not stored. Lists a folder, and reads a file for each of them.
+    Blocks on the store.
+
+    Args:
+        store: the checkpoint of a query.
+        newest: the number of the newest batch.
+        moment_ms: the moment in ms.
+
+    Raises:
+        ConfigurationError: a file is damaged, or of an unknown version.
+        StorageError: the store failed.
+    """
+    stored = {int(name) for name in store.list(OFFSETS) if name.isdecimal()}
+    found: list[tuple[int, BatchEntry, BatchEntry | None]] = []
+    entry: BatchEntry | None = read_entry(store, newest)
+    for number in range(newest, -1, -1):
+        began_ms = entry.metadata.get("batchTimestampMs") if entry is not None else None
+        if entry is None or not isinstance(began_ms, int) or began_ms < moment_ms:
+            break
+        before = read_entry(store, number - 1) if number - 1 in stored else None
+        found.append((number, entry, before))
+        entry = before
+    return found[::-1]
+
+
 def check_form(store: FileStore, batch: int, metadata: Mapping[str, object], therefore: str) -> None:
     """Check that a batch is one of micro-batches, and says nothing that this module does not know. Pure.
 

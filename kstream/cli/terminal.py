@@ -9,7 +9,7 @@ import socket
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any, NoReturn
 
@@ -110,6 +110,11 @@ def this_process() -> str:
 def batch_moment(time: Time, interval: Duration) -> str:
     """Return the date and time of a batch, local."""
     return f"{time.to_datetime():%Y-%m-%d} {format_batch_time(time, interval)}"
+
+
+def utc_text(moment_ms: int) -> str:
+    """Return a moment as date and time in UTC."""
+    return f"{datetime.fromtimestamp(moment_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 def compact(ranges: Sequence[PlannedRange], most: int = 8) -> str:
