@@ -381,8 +381,21 @@ def acknowledge(store: FileStore, entry: LedgerEntry, at_ms: int, by: str) -> bo
     Raises:
         StorageError: the store failed; the note may be stored or not.
     """
+    return write_acknowledgement(store, names.acknowledged(entry.name), entry.name, at_ms, by)
+
+
+def write_acknowledgement(store: FileStore, name: str, entry: str, at_ms: int, by: str) -> bool:
+    """Write the note that a person has seen an entry, of a stream or of a query; as `acknowledge`.
+
+    Args:
+        store: the checkpoint.
+        name: the name of the note.
+        entry: the name of the entry.
+        at_ms: now, in milliseconds since the Unix epoch.
+        by: who it was, for people.
+    """
     try:
-        store.create(names.acknowledged(entry.name), format.encode("acknowledged", {"entry": entry.name, "at": at_ms, "by": by}))
+        store.create(name, format.encode("acknowledged", {"entry": entry, "at": at_ms, "by": by}))
     except AlreadyExistsError:
         return False
     return True

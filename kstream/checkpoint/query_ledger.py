@@ -1,21 +1,25 @@
 """The ledger of a query of Structured Streaming: records that no batch of it will read. It is a folder in the checkpoint of the query.
 
 An entry belongs to one batch, or to one change of the offsets. Its name says which, so that a batch that is planned again has no second
-entry. Spark looks at no folder that it does not know.
+entry. A person acknowledges what an entry says at that time: the name of the acknowledgement has a digest of it. So an entry that grows is
+new again. Spark looks at no folder that it does not know.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from kstream.checkpoint import format
 from kstream.checkpoint.declared_types import moment
+from kstream.checkpoint.history import write_acknowledgement
 from kstream.errors import MissingFileError
 from kstream.offsets.offset_range import LostRange
 from kstream.storage import FileStore
 
 FOLDER = "kstream-ledger"
+ACKNOWLEDGED = "kstream-acknowledged"
 KIND = "query-loss"
 RETENTION = "retention"
 """The cause of losses that grow while a batch waits."""
@@ -28,10 +32,16 @@ class QueryLoss:
     Attributes:
         at_ms: when it was first written, in milliseconds since the Unix epoch.
         lost: the lost records, sorted.
+        name: its name in the folder.
+        digest: of what it says.
+        is_acknowledged: whether a person has seen it, and commands hide it.
     """
 
     at_ms: int
     lost: tuple[LostRange, ...]
+    name: str = field(default="", compare=False)
+    digest: str = field(default="", compare=False)
+    is_acknowledged: bool = False
 
 
 def add_losses(store: FileStore, name: str, at_ms: int, lost: Iterable[LostRange]) -> None:
@@ -73,16 +83,27 @@ def set_losses(store: FileStore, name: str, at_ms: int, lost: Iterable[LostRange
 
 
 def read_query_ledger(store: FileStore) -> list[QueryLoss]:
-    """Return the entries of a query, oldest first. Lists a folder, and reads a file for each entry. Blocks.
+    """Return the entries of a query, oldest first. Lists a folder, with entries a second one, and reads a file for each entry. Blocks.
 
     Raises:
         CorruptRecordError: an entry is damaged.
         StorageError: the store failed.
     """
-    found = [_read(store, name) for name in store.list(FOLDER) if not name.startswith(".")]
-    return sorted(
-        (entry for entry in found if entry is not None), key=lambda entry: (entry.at_ms, entry.lost[0].topic, entry.lost[0].lost_from)
-    )
+    read = (_read(store, name) for name in store.list(FOLDER) if not name.startswith("."))
+    found = [entry for entry in read if entry is not None]
+    seen = {f"{ACKNOWLEDGED}/{name}" for name in store.list(ACKNOWLEDGED)} if found else set[str]()
+    entries = (replace(entry, is_acknowledged=_acknowledgement(entry) in seen) for entry in found)
+    return sorted(entries, key=lambda entry: (entry.at_ms, entry.lost[0].topic, entry.lost[0].lost_from))
+
+
+def acknowledge_loss(store: FileStore, entry: QueryLoss, at_ms: int, by: str) -> bool:
+    """Note that a person has seen what an entry says; as `history.acknowledge`. `entry`: as the ledger was read."""
+    return write_acknowledgement(store, _acknowledgement(entry), f"{FOLDER}/{entry.name}", at_ms, by)
+
+
+def _acknowledgement(entry: QueryLoss) -> str:
+    """Return the name of the acknowledgement of an entry."""
+    return f"{ACKNOWLEDGED}/{entry.name}-{entry.digest}"
 
 
 def _read(store: FileStore, name: str) -> QueryLoss | None:
@@ -92,7 +113,8 @@ def _read(store: FileStore, name: str) -> QueryLoss | None:
         data = store.read(path)
     except MissingFileError:
         return None
-    return format.decode(KIND, data, store.path(path), _entry_of)
+    entry = format.decode(KIND, data, store.path(path), _entry_of)
+    return replace(entry, name=name, digest=hashlib.sha256(data).hexdigest()[:12])
 
 
 def _write(store: FileStore, name: str, entry: QueryLoss) -> None:

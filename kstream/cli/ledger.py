@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
 import click
 from rich.markup import escape
@@ -14,10 +15,12 @@ from rich.table import Table
 from kstream.batch import SkippedRecord
 from kstream.checkpoint import read_log
 from kstream.checkpoint.history import LedgerEntry, acknowledge, read_ledger, replay_command
+from kstream.checkpoint.query_ledger import acknowledge_loss, read_query_ledger
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import holds_query, open_existing, ranges_of
-from kstream.cli.query import Query, ledger_rows, read_query
+from kstream.cli.query import ledger_rows, read_query
 from kstream.cli.terminal import clear_errors, count, echo, fail, table_console, this_process, utc_text
+from kstream.storage import FileStore
 
 GIVEN_UP = "given up"
 SKIP = "skip"
@@ -26,6 +29,8 @@ _BECAME = {
     "to-skip": "to be left out; the batch has not ended. Asked for",
     "not-skipped": "not left out: the batch has ended with it. Asked for too late",
 }
+Acknowledge: TypeAlias = Callable[[int, str], bool]
+"""Notes that a person has seen an entry, at a time in ms and by whom. Returns whether the note is new."""
 
 
 class _ShownByDefault(click.Group):
@@ -64,7 +69,11 @@ def show(path: str, as_json: bool, check: bool, show_all: bool) -> None:
     with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path, or_query=True)
         if holds_query(store):
-            _show_of_query(read_query(store), as_json, check)
+            query = read_query(store)
+            shown = query.ledger if show_all else query.new_losses
+            rows = ledger_rows(shown)
+            _print_ledger(store.url, rows, len(query.ledger) - len(shown), as_json, _print_of_query)
+            _check(store.url, rows, check)
             return
         entries = read_ledger(store)
     hidden = 0 if show_all else sum(entry.is_acknowledged for entry in entries)
@@ -74,45 +83,40 @@ def show(path: str, as_json: bool, check: bool, show_all: bool) -> None:
         if show_all or not entry.is_acknowledged
         for row in rows_of(entry, replay_command(store, entry.time))
     ]
-    if as_json:
-        echo(json.dumps({"path": store.url, "lost": rows, "hidden": hidden}, indent=2))
-    elif not rows and not hidden:
-        echo(f"the ledger of {store.url} is empty: no batch has skipped records of its plan")
-    elif rows:
-        _print(store.url, rows)
-    if hidden and not as_json:
-        echo(f"{count(hidden, 'batch')} with acknowledged entries not shown (--all shows them)")
+    _print_ledger(store.url, rows, hidden, as_json, _print)
     with clear_errors(code=ReadingCode.UNREADABLE):
         read_log(store)  # the ledger of a damaged checkpoint may lack what the damaged records would have added
+    _check(store.url, rows, check)
+
+
+def _print_ledger(
+    url: str, rows: list[dict[str, Any]], hidden: int, as_json: bool, print_rows: Callable[[str, list[dict[str, Any]]], None]
+) -> None:
+    """Print a ledger as JSON, as a table, or in words if there is nothing to show.
+
+    Args:
+        url: the checkpoint.
+        rows: what to show.
+        hidden: how many entries are not shown.
+        as_json: as JSON.
+        print_rows: prints the rows as a table.
+    """
+    if as_json:
+        echo(json.dumps({"path": url, "lost": rows, "hidden": hidden}, indent=2))
+        return
+    if rows:
+        print_rows(url, rows)
+    elif not hidden:
+        echo(f"the ledger of {url} is empty")
+    if hidden:
+        echo(f"{count(hidden, 'batch')} with acknowledged entries not shown (--all shows them)")
+
+
+def _check(url: str, rows: list[dict[str, Any]], check: bool) -> None:
+    """End the program if `check` is set, and a row is neither acknowledged nor asked for."""
     new = sum("acknowledged" not in row and row.get("cause") != SKIP for row in rows)
     if check and new:
-        fail(f"{store.url} has {count(new, 'entry')} in its ledger", ReadingCode.BEHIND)
-
-
-def _show_of_query(query: Query, as_json: bool, check: bool) -> None:
-    """Show the ledger of a query. End the program if it has an entry and `check` is set."""
-    rows = ledger_rows(query)
-    if as_json:
-        echo(json.dumps({"path": query.url, "lost": rows, "hidden": 0}, indent=2))
-    elif not rows:
-        echo(f"the ledger of {query.url} is empty")
-    else:
-        console = table_console()
-        console.print(f"[bold]{escape(query.url)}[/bold]")
-        table = Table("found (UTC)", "partition", "offsets", "records", "cause", "event")
-        for row in rows:
-            until = row["until"]
-            cells = (
-                f"{row['topic']}/{row['partition']}",
-                f"[{row['from']}, {'…' if until is None else until})",
-                "" if until is None else str(until - row["from"]),
-                row["cause"],
-                row["detail"],
-            )
-            table.add_row(utc_text(row["at"]), *map(escape, cells))
-        console.print(table)
-    if check and rows:
-        fail(f"{query.url} has {count(len(rows), 'entry')} in its ledger", ReadingCode.BEHIND)
+        fail(f"{url} has {count(new, 'entry')} in its ledger", ReadingCode.BEHIND)
 
 
 @ledger_command.command()
@@ -124,19 +128,34 @@ def ack(path: str, batches: tuple[int, ...], ack_all: bool) -> None:
 
     MS are the batch times of the entries, in milliseconds, as `kstream ledger` shows them. The entries themselves stay. An entry that a
     batch adds later is a new one.
+
+    PATH may also be the checkpointLocation of a query of Structured Streaming. MS are then the times at which entries were found. An entry
+    of which more is lost later is a new one.
     """
     if ack_all == bool(batches):
         raise click.UsageError("give the batch times of the entries, or --all")
     with clear_errors():
-        store = open_existing(path)
-        entries = read_ledger(store)
-        wrong = sorted(set(batches) - {entry.time.milliseconds for entry in entries})
+        store = open_existing(path, or_query=True)
+        is_query = holds_query(store)
+        entries = _notes_of_query(store) if is_query else _notes_of_streams(store)
+        wrong = sorted(set(batches) - {ms for ms, _ in entries})
         if wrong:
-            fail(f"the ledger of {store.url} has no entry of batch {', '.join(map(str, wrong))} ms: nothing is acknowledged")
-        by = this_process()
-        chosen = [entry for entry in entries if ack_all or entry.time.milliseconds in batches]
-        new = sum(acknowledge(store, entry, round(time.time() * 1000), by) for entry in chosen)
+            said = f"{'found at' if is_query else 'of batch'} {', '.join(map(str, wrong))} ms"
+            fail(f"the ledger of {store.url} has no entry {said}: nothing is acknowledged")
+        now_ms, by = round(time.time() * 1000), this_process()
+        chosen = [acknowledged for ms, acknowledged in entries if ack_all or ms in batches]
+        new = sum(acknowledged(now_ms, by) for acknowledged in chosen)
     echo(f"{new} acknowledged, {len(chosen) - new} had been before")
+
+
+def _notes_of_streams(store: FileStore) -> list[tuple[int, Acknowledge]]:
+    """Return the entries of a checkpoint: the batch time of each in ms, and what acknowledges it. Blocks on the store."""
+    return [(entry.time.milliseconds, partial(acknowledge, store, entry)) for entry in read_ledger(store)]
+
+
+def _notes_of_query(store: FileStore) -> list[tuple[int, Acknowledge]]:
+    """Return the entries of a query: when each was found, and what acknowledges it. Blocks on the store."""
+    return [(entry.at_ms, partial(acknowledge_loss, store, entry)) for entry in read_query_ledger(store)]
 
 
 def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
@@ -173,6 +192,24 @@ def _skip_row(record: SkippedRecord, entry: LedgerEntry) -> dict[str, Any]:
     detail = f"{_BECAME[entry.kind]} {entry.note}{read_by}"
     where = {"topic": record.topic, "partition": record.partition, "from": record.offset, "until": record.offset + 1}
     return {**where, "cause": SKIP, "skip": entry.kind, "detail": detail}
+
+
+def _print_of_query(url: str, rows: list[dict[str, Any]]) -> None:
+    """Print the rows of a query as a table."""
+    console = table_console()
+    console.print(f"[bold]{escape(url)}[/bold]")
+    table = Table("found (UTC)", "ms", "partition", "offsets", "records", "cause", "event")
+    for row in rows:
+        until = row["until"]
+        cells = (
+            f"{row['topic']}/{row['partition']}",
+            f"[{row['from']}, {'…' if until is None else until})",
+            "" if until is None else str(until - row["from"]),
+            row["cause"],
+            row["detail"],
+        )
+        table.add_row(utc_text(row["at"]), str(row["at"]), *map(escape, cells))
+    console.print(table)
 
 
 def _print(url: str, rows: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ The checkpoint says which batches have begun and which were committed. It does n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,11 @@ class Query:
         return [row for source in self.sources for row in source.rows]
 
     @property
+    def new_losses(self) -> list[QueryLoss]:
+        """The entries of the ledger that nobody has acknowledged."""
+        return [entry for entry in self.ledger if not entry.is_acknowledged]
+
+    @property
     def names(self) -> dict[int, str]:
         return {source.number: source.name for source in self.sources}
 
@@ -79,7 +84,7 @@ class Query:
 def read_query(store: FileStore) -> Query:
     """Read the checkpoint of a query. Blocks on the store.
 
-    Lists three folders and reads two files, one for each source of a first batch, and one for each entry of the ledger.
+    Lists four folders at most and reads two files, one for each source of a first batch, and one for each entry of the ledger.
 
     Raises:
         ConfigurationError: it is damaged, or of a form that is not known.
@@ -170,22 +175,26 @@ def notes(query: Query) -> list[str]:
             said.append(f"source {source.name}: no connector knows its offsets")
         elif not source.is_counted:
             said.append(f"source {source.name}: where the batch begins is not stored for all partitions; its end stands there")
-    if query.ledger:
+    if query.new_losses:
         said.append(f"the ledger has {_lost_words(query)}: `kstream ledger {query.url}`")
     return said
 
 
 def _lost_words(query: Query) -> str:
-    """Return how much is in the ledger."""
-    lost = [each for entry in query.ledger for each in entry.lost]
+    """Return how much is in the ledger and not acknowledged."""
+    lost = [each for entry in query.new_losses for each in entry.lost]
     known = sum(each.lost_until - each.lost_from for each in lost if each.lost_until is not None)
     topics = ", ".join(sorted({each.topic for each in lost}))
     return f"{count(len(lost), 'range')} of lost records of {topics}, {count(known, 'offset')} as far as their ends are known"
 
 
-def ledger_rows(query: Query) -> list[dict[str, Any]]:
-    """Return a row for each range of the ledger, as JSON values."""
-    return [{"at": entry.at_ms, **lost.to_json()} for entry in query.ledger for lost in entry.lost]
+def ledger_rows(entries: Iterable[QueryLoss]) -> list[dict[str, Any]]:
+    """Return a row for each range of entries of the ledger, as JSON values."""
+    return [
+        {"at": entry.at_ms, **lost.to_json(), **({"acknowledged": True} if entry.is_acknowledged else {})}
+        for entry in entries
+        for lost in entry.lost
+    ]
 
 
 def print_offsets(query: Query, as_json: bool) -> None:
@@ -259,7 +268,7 @@ def status_data(query: Query, report: QueryReport) -> dict[str, Any]:
         "begun": query.begun_ms,
         "committed_at": query.committed_ms,
         "seconds_open": report.seconds_open,
-        "ledger": len(ledger_rows(query)),
+        "ledger": len(ledger_rows(query.new_losses)),
     }
 
 
@@ -271,7 +280,7 @@ def status_words(query: Query, report: QueryReport) -> list[str]:
         lines.append("no batch is committed" if committed is None else f"the last committed batch is {committed}")
     sources = ", ".join(f"{source.name} ({_topics(source)})" for source in query.sources)
     lines += [f"sources: {sources}"] if sources else []
-    lines += [f"the ledger has {_lost_words(query)}"] if query.ledger else []
+    lines += [f"the ledger has {_lost_words(query)}"] if query.new_losses else []
     said = "The checkpoint of a query of Structured Streaming does not say whether it runs."
     return [*lines, f"{said} `kstream lag` shows how far it is behind."]
 

@@ -61,3 +61,25 @@ def test_a_damaged_entry_is_an_error_and_never_an_empty_ledger(lossy: str) -> No
     for command in ("ledger", "status"):
         result = run(command, lossy)
         assert result.exit_code == ReadingCode.UNREADABLE and "is damaged" in result.stderr
+
+
+def test_acknowledged_entries_are_no_alarm_and_are_hidden_unless_they_are_asked_for(lossy: str) -> None:
+    assert run("ledger", "ack", lossy, str(FOUND)).stdout == "1 acknowledged, 0 had been before\n"
+    said = run("ledger", lossy, "--check")
+    assert said.exit_code == ReadingCode.BEHIND and "has 1 entry in its ledger" in said.stderr
+    assert "retention" not in said.stdout and "1 batch with acknowledged entries not shown (--all shows them)" in said.stdout
+    assert data("status", lossy)["ledger"] == 1
+    assert run("ledger", "ack", lossy, "--all").stdout == "1 acknowledged, 1 had been before\n"
+    assert run("ledger", lossy, "--check").exit_code == 0 and "2 batches with" in run("ledger", lossy).stdout
+    assert data("ledger", lossy)["hidden"] == 2 and data("ledger", lossy)["lost"] == []
+    assert data("status", lossy)["ledger"] == 0 and data("offsets", "show", lossy)["notes"] == []
+    shown = run("ledger", lossy, "--all", "--check")
+    assert shown.exit_code == 0 and "retention" in shown.stdout
+    assert [row["acknowledged"] for row in data("ledger", lossy, "--all")["lost"]] == [True, True]
+
+
+def test_a_time_at_which_nothing_was_found_is_one_line_and_nothing_is_acknowledged(lossy: str) -> None:
+    result = run("ledger", "ack", lossy, str(FOUND), "17")
+    assert result.exit_code == 1 and "no entry found at 17 ms: nothing is acknowledged" in result.stderr
+    assert len(data("ledger", lossy)["lost"]) == 2
+    assert str(FOUND) in run("ledger", lossy).stdout, "the table has the times that the command takes"
