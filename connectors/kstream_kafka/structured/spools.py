@@ -32,7 +32,7 @@ FILE_BYTES = 32_000_000
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """The properties by which Spark tells a task of its query and its batch."""
 FRAMES = "frames"
-"""The folder of the files of frames that belong to no query. Their names begin with the id of the frame."""
+"""The folder of the files of frames that belong to no query. The names of files have the id of the frame in any folder."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ def spooled(
         batches: what the task has, as `sink_columns.kept` gives it.
         told: the query and the batch of the task.
         place: where files may be; None for nowhere.
-        frame: the id of the frame, the same in all tasks. Outside of a query it names the files.
+        frame: the id of the frame, the same in all tasks. The names of the files have it.
         message_bytes: the most bytes of records in the message.
         file_bytes: the bytes of a file, about.
 
@@ -99,8 +99,8 @@ def spooled(
     """
     files, part = list[str](), _Part()
     spool = SpooledPartition(*told)
-    begin = f"{FRAMES}/{frame}-" if told[0] is None else f"{told[0]}/{told[1]}-"
-    name = f"{begin}{uuid.uuid4().hex}"
+    begin = f"{FRAMES}/" if told[0] is None else f"{told[0]}/{told[1]}-"
+    name = f"{begin}{frame}-{uuid.uuid4().hex}"
     try:
         for batch in batches:
             if batch.num_rows:
@@ -182,9 +182,9 @@ def remove_spools(place: StorePlace, spools: Iterable[SpooledPartition], until: 
 
     Args:
         place: where the files are.
-        spools: those of a batch.
-        until: the id of the batch; None outside of a query.
-        frame: the id of a frame; "" for none.
+        spools: those of a batch, or of a frame.
+        until: the last batch whose files nobody needs any more, whichever frame they are of; None outside of a query.
+        frame: the id of a frame, none of whose files anybody needs any more; "" for none.
     """
     spools = list(spools)
     names = {name for spool in spools for name in spool.files}
@@ -192,7 +192,8 @@ def remove_spools(place: StorePlace, spools: Iterable[SpooledPartition], until: 
     for query in {spool.query for spool in spools if spool.query is not None}:
         if until is not None and (names or query not in seen):
             with suppress(KStreamError):
-                names.update(f"{query}/{name}" for name in place.open().list(query) if _batch_of(name) <= until)
+                listed = place.open().list(query)
+                names.update(f"{query}/{name}" for name in listed if _batch_of(name) <= until or (frame and f"-{frame}-" in name))
                 seen.add(query)
     if frame and all(spool.query is None for spool in spools):
         with suppress(KStreamError):

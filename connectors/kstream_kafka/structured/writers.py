@@ -89,11 +89,6 @@ class _Writer:
         if not is_new and not is_empty:
             logger.info("batch %d of query %s is in Kafka already, and was not written again", batch, query)
 
-    def _forget(self, messages: Messages, batch: int | None) -> None:
-        """Remove the spools of a batch and of earlier ones, or of a frame. Blocks; raises nothing. `batch`: its id; None for a frame."""
-        if self._options.place is not None:
-            remove_spools(self._options.place, _spools(messages), batch, self._frame)
-
     def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
         return encoded(batches, self._options.topic, self._options.params.max_record_bytes)
 
@@ -123,6 +118,11 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Remove the spools of a batch that has failed. Its next try spools anew."""
         self._forget(messages, batchId)
 
+    def _forget(self, messages: Messages, batch: int) -> None:
+        """Remove the spools of a batch and of earlier ones. Blocks; raises nothing."""
+        if self._options.place is not None:
+            remove_spools(self._options.place, _spools(messages), batch)
+
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
     """The sink of a batch query. No restart runs it again, so it leaves no receipt, unless it is a frame of `foreachBatch` with a name."""
@@ -143,19 +143,29 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
         if spools:
             size = sum(spool.num_bytes for spool in spools)
             write_at_once(options.params, f"{options.prefix}-batch-{uuid.uuid4()}", self._records(spools), size)
-            self._forget(messages, None)
+            self._forget(messages)
 
     def _write_named(self, spools: Sequence[SpooledPartition], name: str) -> None:
-        """Write a frame of `foreachBatch` once. Another frame of the batch may have its spools yet. Errors as `commit`."""
+        """Write a frame of `foreachBatch` once. Errors as `commit`."""
         batch = spools[0].batch if spools else None
         if batch is None:
             raise SourceOptionError("name", f"is {name!r}, and this frame belongs to no batch of a query", "Leave it out.")
         self._write_once(spools, f"{query_of(spools, batch)}/{name}", batch)
-        self._forget(spools, batch - 1)
+        self._forget(spools)
 
     def abort(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Remove the spools of a frame that has failed."""
-        self._forget(messages, None)
+        self._forget(messages)
+
+    def _forget(self, messages: Messages) -> None:
+        """Remove the spools of the frame, and in `foreachBatch` those of earlier batches. Blocks; raises nothing.
+
+        Another frame of the same batch may be about to write its spools.
+        """
+        if self._options.place is not None:
+            spools = _spools(messages)
+            batch = next((spool.batch for spool in spools if spool.batch is not None), None)
+            remove_spools(self._options.place, spools, None if batch is None else batch - 1, self._frame)
 
 
 def _spools(messages: Messages) -> list[SpooledPartition]:

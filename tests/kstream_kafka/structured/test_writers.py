@@ -8,10 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.structured import writers
 from kstream_kafka.structured.sink_columns import arrow_schema
 from kstream_kafka.structured.sink_options import SinkOptions
 from kstream_kafka.structured.spools import SpooledPartition, spooled
 from kstream_kafka.structured.writers import KafkaBatchWriter
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kstream.errors import OutputChangedError
@@ -80,6 +82,31 @@ def test_a_frame_removes_what_its_killed_tasks_have_spooled_and_leaves_other_fra
         mine.abort([None, None])
     assert [f"frames/{path.name}" for path in (tmp_path / "frames").iterdir()] == list(kept[2].files)
     assert kafka.values(TOTALS) == values * is_committed
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("named", [{}, {"name": "totals"}])
+def test_a_frame_of_foreachBatch_removes_what_earlier_batches_and_its_own_killed_tasks_have_left(
+    kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str], is_committed: bool
+) -> None:
+    options = {"kafka.bootstrap.servers": "fake:1", "topic": TOTALS, "spoolLocation": str(tmp_path), **named}
+    rows = pa.RecordBatch.from_pylist([{"value": b"v" * 900_000}] * 5, arrow_schema(["value"]))
+
+    def task(writer: KafkaBatchWriter, batch: int) -> WriterCommitMessage:
+        monkeypatch.setattr(writers, "batch_of_task", lambda: ("4f1e", batch))
+        return pickle.loads(pickle.dumps(writer)).write(iter([rows]))
+
+    earlier, mine, other = (KafkaBatchWriter(SinkOptions.parse(options), SCHEMA) for _ in range(3))
+    task(earlier, 2)
+    task(mine, 3)
+    message, kept = task(mine, 3), task(other, 3)
+    assert isinstance(kept, SpooledPartition)
+    if is_committed:
+        mine.commit([message])
+    else:
+        mine.abort([message, None])
+    left = [f"4f1e/{path.name}" for path in (tmp_path / "4f1e").iterdir() if not path.name.startswith("receipts")]
+    assert left == list(kept.files)
 
 
 def test_a_name_outside_of_a_query_is_refused(kafka: FakeKafka, tmp_path: Path) -> None:
