@@ -24,7 +24,7 @@ from integration.kafka_node import BrokerError
 QUIET = {"log_level": 0}
 """Of librdkafka, which would write a line for every attempt to reach a broker that a test has killed."""
 Record = tuple[Any, ...]
-"""(key, value), (key, value, partition) or (key, value, partition, timestamp in ms)."""
+"""(key, value), and then perhaps the partition, the timestamp in ms and the headers."""
 
 
 class KafkaHandle(ABC):
@@ -167,7 +167,7 @@ def produce_all(producer: Producer, topic: str, records: Iterable[Record], secon
     """Produces them by this producer and waits for the acknowledgements; BrokerError if one does not come."""
     failures: list[Any] = []
     for key, value, *place in records:
-        options = dict(zip(("partition", "timestamp"), place, strict=False))
+        options = dict(zip(("partition", "timestamp", "headers"), place, strict=False))
         while True:
             try:
                 producer.produce(topic, value, key, on_delivery=lambda e, _m: failures.append(e) if e else None, **options)

@@ -9,19 +9,17 @@ records with their fsyncs, the look for a newer writer, RDD and job set-up, even
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
-import tempfile
 import time
-import uuid
 from pathlib import Path
 
 from kstream_kafka import KafkaUtils
 
 from integration.benchmarks import bare_job
+from integration.benchmarks.harness import make_topic, parser_of, running_kafka
 from integration.benchmarks.ticked import Ticked
-from integration.kafka_broker import KafkaBroker, running_broker
+from integration.kafka_handle import KafkaHandle
 
 LIMIT = 0.3
 
@@ -29,12 +27,11 @@ LIMIT = 0.3
 class Bench:
     """A context whose one output runs the same 4-task job as the bare side and notes how long it took."""
 
-    def __init__(self, broker: KafkaBroker, directory: Path) -> None:
-        topic = f"bench-{uuid.uuid4().hex[:8]}"
-        broker.create_topic(topic, 4)
+    def __init__(self, kafka: KafkaHandle, directory: Path) -> None:
+        topic = make_topic(kafka, [], 4)
         self.ticked = Ticked("bookkeeping", directory)
         self.ssc = self.ticked.ssc
-        stream = KafkaUtils.createDirectStream(self.ssc, [topic], {"bootstrap.servers": broker.bootstrap})
+        stream = KafkaUtils.createDirectStream(self.ssc, [topic], {"bootstrap.servers": kafka.bootstrap})
         stream.foreachRDD(bare_job.output)
 
     def batch(self) -> float:
@@ -43,13 +40,11 @@ class Bench:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=60)
-    options = parser.parse_args()
+    options = parser_of(__doc__, batches=60).parse_args()
     ours: list[float] = []
     bare: list[float] = []
-    with tempfile.TemporaryDirectory() as work, running_broker(Path(work) / "broker") as broker:
-        bench = Bench(broker, Path(work) / "checkpoint")
+    with running_kafka() as (kafka, directory):
+        bench = Bench(kafka, directory)
         bench.ssc.start()
         for number in range(options.batches + 10):
             seconds = bench.batch()

@@ -16,13 +16,9 @@ side is measured.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
-import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -30,20 +26,25 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
 from kstream_kafka import KafkaUtils, OffsetRange
 from kstream_kafka.client.params import KafkaParams, bulk
-from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from integration.benchmarks import jvm_connector
 from integration.benchmarks.connector_process import running_script
-from integration.benchmarks.jvm_connector import SETTINGS, rows_of
+from integration.benchmarks.harness import (
+    add_alone,
+    add_bootstrap,
+    make_topic,
+    parser_of,
+    running_kafka,
+    running_spark,
+    seconds_in_turns,
+)
+from integration.benchmarks.jvm_connector import rows_of
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
-from integration.benchmarks.kafka_read import leaders_of
-from integration.kafka_broker import running_broker
-from kstream.spark.spark_context import make_spark_context
+from integration.kafka_handle import KafkaHandle, Record
 
 PARTITIONS = 4
 BAR = 1.8
@@ -65,26 +66,11 @@ Side = Callable[[str], list[Any]]
 """Runs one of QUERIES and returns its rows, sorted."""
 
 
-def make_topic(bootstrap: str, records: int) -> str:
-    """A topic of such JSON records with keys, partitions in turns."""
-    topic = "bench-" + uuid.uuid4().hex[:8]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    leaders_of(bootstrap, topic, PARTITIONS)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    for i in range(records):
+def json_records(count: int) -> Iterator[Record]:
+    """Records of 100 B with keys, partitions in turns."""
+    for i in range(count):
         value = f'{{"user": "u{i % 97:02d}", "amount": {100 + i % 900}, "note": "'.encode().ljust(98, b"x") + b'"}'
-        while True:
-            try:
-                producer.produce(topic, value, str(i).encode(), partition=i % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if i % 10_000 == 0:
-            producer.poll(0)
-    if producer.flush(120):
-        raise SystemExit("could not produce the records")
-    return topic
+        yield str(i).encode(), value, i % PARTITIONS
 
 
 # -- the sides
@@ -93,9 +79,7 @@ def make_topic(bootstrap: str, records: int) -> str:
 @contextmanager
 def our_sides(bootstrap: str, ranges: list[OffsetRange]) -> Iterator[dict[str, Side]]:
     """Our DataFrame of all columns, and of those that a query needs, in a Spark of this process. kstream makes its context."""
-    sc = make_spark_context(SparkConf().setAppName("data_frames").setAll(list(SETTINGS.items())))
-    try:
-        sc.setLogLevel("ERROR")
+    with running_spark("data_frames") as sc:
         spark = SparkSession(sc)
         KafkaUtils.createDataFrame(spark, {"bootstrap.servers": bootstrap}, ranges).createOrReplaceTempView("records")
         for name, columns in COLUMNS.items():
@@ -105,8 +89,6 @@ def our_sides(bootstrap: str, ranges: list[OffsetRange]) -> Iterator[dict[str, S
             "ours": lambda name: rows_of(spark, QUERIES[name]),
             "columns": lambda name: rows_of(spark, QUERIES[name].replace("FROM records", f"FROM records_{name}")),
         }
-    finally:
-        sc.stop()
 
 
 @contextmanager
@@ -141,18 +123,6 @@ def plain_loop(consumer: Consumer, ranges: list[OffsetRange]) -> int:
 # -- measuring
 
 
-def measure(todo: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each; they take turns."""
-    times: dict[str, list[float]] = {name: [] for name in todo}
-    for number in range(WARM_UP + rounds):
-        for name, do in todo.items():
-            began = time.perf_counter()
-            do()
-            if number >= WARM_UP:
-                times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(t) for name, t in times.items()}
-
-
 def compare(sides: dict[str, Side], plain: Callable[[], int], records: int, rounds: int) -> bool:
     """Checks that the answers are the same, measures, prints a line for each query. Whether the bar is met, or there is none."""
     todo: dict[str, Callable[[], Any]] = {"plain": plain}
@@ -161,7 +131,7 @@ def compare(sides: dict[str, Side], plain: Callable[[], int], records: int, roun
         if any(answer != answers["ours"] for answer in answers.values()):
             raise SystemExit(f"the answers to {name!r} differ: {answers}"[:2000])
         todo |= {f"{side} {name}": partial(ask, name) for side, ask in sides.items()}
-    speed = {name: records / seconds / 1e6 for name, seconds in measure(todo, rounds).items()}
+    speed = {name: records / statistics.median(times) / 1e6 for name, times in seconds_in_turns(todo, rounds, WARM_UP).items()}
     for name in QUERIES:
         mine, some, theirs = (speed.get(f"{side} {name}", 0.0) for side in ("ours", "columns", "connector"))
         ratios = f"ratios {mine / theirs:.2f} and {some / theirs:.2f}" if theirs else ""
@@ -171,9 +141,9 @@ def compare(sides: dict[str, Side], plain: Callable[[], int], records: int, roun
     return "connector" not in sides or speed["columns value"] >= BAR * speed["connector value"]
 
 
-def run(bootstrap: str, records: int, rounds: int, directory: Path, alone: bool) -> int:
+def run(kafka: KafkaHandle, records: int, rounds: int, directory: Path, alone: bool) -> int:
     """Makes the topic and both sides, measures, cleans up; the exit status."""
-    topic = make_topic(bootstrap, records)
+    bootstrap, topic = kafka.bootstrap, make_topic(kafka, json_records(records), PARTITIONS)
     ranges = [OffsetRange(topic, p, 0, len(range(p, records, PARTITIONS))) for p in range(PARTITIONS)]
     consumer = Consumer(bulk(KafkaParams.parse({"bootstrap.servers": bootstrap}).executor()))
     plain = partial(plain_loop, consumer, ranges)
@@ -182,9 +152,7 @@ def run(bootstrap: str, records: int, rounds: int, directory: Path, alone: bool)
             ours = stack.enter_context(our_sides(bootstrap, ranges))
             print(f"DataFrames of {records:,} records of 100 B, local[2]: pyspark {pyspark.__version__}", end="")
             try:
-                if alone:
-                    raise PartsMissingError("none was asked for")
-                python, jars, version = connector_parts()
+                python, jars, version = connector_parts(alone)
                 connector = stack.enter_context(connector_side(python, jars, bootstrap, ranges, directory / "connector.log"))
                 print(f", JVM connector of Spark {version}")
                 is_met = compare({**ours, "connector": connector}, plain, records, rounds)
@@ -193,24 +161,19 @@ def run(bootstrap: str, records: int, rounds: int, directory: Path, alone: bool)
                 is_met = compare(ours, plain, records, rounds)
     finally:
         consumer.close()
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is gone
-        admin.delete_topics([topic])[topic].result(30)
+        kafka.delete_topic(topic)
     if not is_met:
         print(f"     MISSED: the values alone are not read {BAR} times as fast as by the connector")
     return 0 if is_met else 1
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
-    parser.add_argument("--bootstrap", help="a broker that runs; default: one is started")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--alone", action="store_true", help="only our side: the JVM connector is neither fetched nor measured")
+    parser = parser_of(__doc__, records=1_000_000, rounds=5)
+    add_bootstrap(parser)
+    add_alone(parser)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        directory = Path(name)
-        bootstrap = args.bootstrap or stack.enter_context(running_broker(directory / "kafka")).bootstrap
-        return run(bootstrap, args.records, args.rounds, directory, args.alone)
+    with running_kafka(args.bootstrap) as (kafka, directory):
+        return run(kafka, args.records, args.rounds, directory, args.alone)
 
 
 if __name__ == "__main__":

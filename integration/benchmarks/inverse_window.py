@@ -9,7 +9,6 @@ making of its RDD on the driver and the Spark job of its output. Batches count f
 
 from __future__ import annotations
 
-import argparse
 import operator
 import statistics
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 from pyspark import RDD
 
 from integration.benchmarks import stopwatch
+from integration.benchmarks.harness import parser_of
 from integration.benchmarks.map_with_state import CORES, RandomKeys
 from integration.benchmarks.ticked import Ticked
 from kstream import DStream
@@ -84,13 +84,7 @@ def _ms(seconds: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--batches", type=int, default=30)
-    parser.add_argument("--short", type=int, default=10)
-    parser.add_argument("--long", type=int, default=60)
-    parser.add_argument("--keys", type=int, default=1000)
-    parser.add_argument("--records", type=int, default=10_000)
-    options = parser.parse_args()
+    options = parser_of(__doc__, batches=30, short=10, long=60, keys=1000, records=10_000).parse_args()
     with tempfile.TemporaryDirectory() as directory:
         ticked = Ticked("inverse_window", directory, CORES)
         add_sides(RandomKeys(ticked.ssc, options.keys, options.records), options.short, options.long)

@@ -28,8 +28,10 @@ class PartsMissingError(RuntimeError):
     """The connector's side cannot be had; one line that says why."""
 
 
-def connector_parts() -> tuple[Path, list[Path], str]:
-    """(Python, jars, version), fetched now if they are not there; PartsMissingError if that fails."""
+def connector_parts(alone: bool = False) -> tuple[Path, list[Path], str]:
+    """(Python, jars, version), fetched now if they are not there; PartsMissingError if that fails, or with `alone`."""
+    if alone:
+        raise PartsMissingError("none was asked for")
     own = pyspark.__version__
     failures: list[str] = []
     for version in sorted({own, OLDER}, key=lambda v: (not _jar_folder(v).exists(), v != own)):  # what is there, then our own

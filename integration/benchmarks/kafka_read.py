@@ -16,20 +16,15 @@ status 1 when a bar is missed.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import statistics
 import sys
-import tempfile
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
 from kstream_kafka import ConsumerRecord, KafkaRDD, OffsetRange, consumer_record, utf8_decoder, value_only
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams, bulk
@@ -37,14 +32,15 @@ from kstream_kafka.client.ports import LogEnd
 from kstream_kafka.planning.packing import Packing, RangeSplit
 from kstream_kafka.reader.decoding import Decoding
 from kstream_kafka.reader.range_reads import RangeReads
-from pyspark import SparkConf
 
-from integration.kafka_broker import running_broker
+from integration.benchmarks.harness import add_bootstrap, make_topic, parser_of, running_kafka, running_spark
+from integration.kafka_handle import KafkaHandle, Record
 from kstream.offsets.offset_range import Partition
-from kstream.spark.spark_context import make_spark_context
 from kstream.spark.worker_rdd import WorkerRDD
 
 VALUE = b"x" * 100
+NOW = 0
+"""For librdkafka, the timestamp of a record."""
 CORES = 2
 
 
@@ -82,46 +78,30 @@ class Topics:
     spread: dict[int, tuple[list[OffsetRange], list[int | None]]]
 
     @staticmethod
-    def make(bootstrap: str, records: int) -> Topics:
+    def make(kafka: KafkaHandle, records: int) -> Topics:
         spread: dict[int, tuple[list[OffsetRange], list[int | None]]] = {}
         for size in (1000, 16):
-            name = make_topic(bootstrap, size, partitions=size)
-            ends = leaders_of(bootstrap, name, size)
+            name = make_topic(kafka, records_of(size, size), size)
+            ends = ends_of(kafka.bootstrap, name, size)
             assert {end.offset for end in ends.values()} == {1}
             spread[size] = ([OffsetRange(*p, 0, 1) for p in ends], [end.leader_epoch for end in ends.values()])
-        return Topics(make_topic(bootstrap, records), make_topic(bootstrap, records, headers=[("id", b"1")]), spread)
+        headed = ((*record, NOW, [("id", b"1")]) for record in records_of(records))
+        return Topics(make_topic(kafka, records_of(records)), make_topic(kafka, headed), spread)
 
     @property
     def names(self) -> list[str]:
         return [self.plain, self.headed, *(ranges[0].topic for ranges, _ in self.spread.values())]
 
 
-def leaders_of(bootstrap: str, topic: str, partitions: int) -> dict[Partition, LogEnd]:
-    """The ends of all logs once every partition has a leader: a thousand new ones take their time, hence the retries."""
-    client = KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": bootstrap}), max_retries=200)
+def ends_of(bootstrap: str, topic: str, partitions: int) -> dict[Partition, LogEnd]:
+    """The ends of all logs, with their leader epochs."""
+    client = KafkaDriverClient(KafkaParams.parse({"bootstrap.servers": bootstrap}))
     return client.latest([(topic, i) for i in range(partitions)])
 
 
-def make_topic(bootstrap: str, records: int, partitions: int = 1, headers: list[Any] | None = None) -> str:
-    """A topic with so many records of 100 B, with keys; partitions in turns."""
-    topic = "bench-" + uuid.uuid4().hex[:8]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        made.result(30)
-    leaders_of(bootstrap, topic, partitions)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    for i in range(records):
-        while True:
-            try:
-                producer.produce(topic, VALUE, str(i).encode(), partition=i % partitions, headers=headers)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if i % 10_000 == 0:
-            producer.poll(0)
-    if producer.flush(120):
-        raise SystemExit("could not produce the records")
-    return topic
+def records_of(count: int, partitions: int = 1) -> Iterator[Record]:
+    """Records of 100 B with keys, partitions in turns."""
+    return ((str(i).encode(), VALUE, i % partitions) for i in range(count))
 
 
 def plain_loop(consumer: Consumer, topic: str, records: int, of_chunk: Callable[[list[Any]], int]) -> int:
@@ -233,31 +213,18 @@ def report(seconds: dict[str, float], records: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
-    parser.add_argument("--bootstrap", help="a broker that runs; default: one is started")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = parser_of(__doc__, records=1_000_000, rounds=5)
+    add_bootstrap(parser)
     args = parser.parse_args()
-    if args.bootstrap:
-        return run(args.bootstrap, args.records, args.rounds)
-    with tempfile.TemporaryDirectory() as directory, running_broker(Path(directory)) as broker:
-        return run(broker.bootstrap, args.records, args.rounds)
-
-
-def run(bootstrap: str, records: int, rounds: int) -> int:
-    """Makes the topics and a Spark of two cores, measures, cleans up; the exit status."""
-    topics = Topics.make(bootstrap, records)
-    conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("kafka_read").set("spark.ui.enabled", "false")
-    sc = make_spark_context(conf.set("spark.ui.showConsoleProgress", "false"))
-    sc.setLogLevel("ERROR")
-    try:
-        seconds = measure(sides(sc, bootstrap, topics, records), rounds)
-    finally:
-        sc.stop()
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for deleted in admin.delete_topics(topics.names).values():
-            deleted.result(30)
-    return 0 if report(seconds, records) else 1
+    with running_kafka(args.bootstrap) as (kafka, _):
+        topics = Topics.make(kafka, args.records)
+        try:
+            with running_spark("kafka_read") as sc:
+                seconds = measure(sides(sc, kafka.bootstrap, topics, args.records), args.rounds)
+        finally:
+            for topic in topics.names:
+                kafka.delete_topic(topic)
+    return 0 if report(seconds, args.records) else 1
 
 
 if __name__ == "__main__":

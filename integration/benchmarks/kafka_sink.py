@@ -13,10 +13,8 @@ digests and receipts have a tenth of the time at most.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,17 +26,16 @@ from unittest import mock
 from kstream_kafka import kafka_output
 from kstream_kafka.sink import kafka_output as driver_half
 from kstream_kafka.sink.spool import digests_of
-from pyspark import RDD, SparkConf
+from pyspark import RDD
 
 from integration.benchmarks import jvm_sink
 from integration.benchmarks.bare_transaction import BareWriter
 from integration.benchmarks.connector_process import running_script
+from integration.benchmarks.harness import add_alone, parser_of, running_kafka, running_spark, seconds_in_turns
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
 from integration.benchmarks.jvm_sink import pairs
-from integration.kafka_broker import running_broker
 from kstream.batch_time import Time
 from kstream.output import Output, OutputBatch, Writer
-from kstream.spark.spark_context import make_spark_context
 from kstream.worker.process import once
 
 PARTITIONS, TOPIC_PARTITIONS = 16, 4
@@ -47,6 +44,7 @@ SPARK, SPARK_JVM = "Spark's sink", "Spark's sink, records of the JVM"
 RATIOS = [(AT_LEAST_ONCE, LOOP, 0.8), (EXACTLY_ONCE, AT_LEAST_ONCE, 0.7), (AT_LEAST_ONCE, SPARK, 1.0)]
 """An output, the one that it is compared with, and the least part of that one's rate."""
 MOST_SHARE = 0.1
+WARM_UP = 1
 Pair = tuple[bytes, bytes]
 Side = Callable[[], object]
 """Writes the records once."""
@@ -101,12 +99,10 @@ def our_sides(bootstrap: str, rdd: RDD[Pair]) -> dict[str, Side]:
 
 
 @contextmanager
-def sparks_sides(bootstrap: str, records: int, log: Path, is_wanted: bool) -> Iterator[dict[str, Side]]:
+def sparks_sides(bootstrap: str, records: int, log: Path, alone: bool) -> Iterator[dict[str, Side]]:
     """Those of Spark's sink, by name; none if they cannot be had, after a line that says why."""
     try:
-        if not is_wanted:
-            raise PartsMissingError("none was asked for")
-        python, jars, version = connector_parts()
+        python, jars, version = connector_parts(alone)
     except PartsMissingError as e:
         print(f"no comparison with Spark's sink: {e}")
         yield {}
@@ -118,18 +114,6 @@ def sparks_sides(bootstrap: str, records: int, log: Path, is_wanted: bool) -> It
 
 def topic_of(side: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in side)
-
-
-def measured(sides: Mapping[str, Side], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each side in each round. The sides take turns, each second round backwards. In the first round workers start."""
-    found: dict[str, list[float]] = {side: [] for side in sides}
-    for number in range(rounds + 1):
-        for side in sides if number % 2 else reversed(list(sides)):
-            began = time.perf_counter()
-            sides[side]()
-            if number:
-                found[side].append(time.perf_counter() - began)
-    return found
 
 
 def report(found: Mapping[str, list[float]]) -> bool:
@@ -156,19 +140,15 @@ def seconds_of_digests(records: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--alone", action="store_true", help="without Spark's sink")
+    parser = parser_of(__doc__, rounds=7, records=100_000)
+    add_alone(parser)
     options = parser.parse_args()
-    conf = SparkConf().setMaster("local[2]").setAppName("kafka sink").set("spark.ui.enabled", "false")
-    with tempfile.TemporaryDirectory() as work, running_broker(Path(work)) as broker, make_spark_context(conf) as sc:
-        sc.setLogLevel("ERROR")
+    with running_kafka() as (kafka, work), running_spark("kafka sink") as sc:
         for side in (LOOP, AT_LEAST_ONCE, EXACTLY_ONCE, BARE, SPARK, SPARK_JVM):
-            broker.create_topic(topic_of(side), TOPIC_PARTITIONS)
+            kafka.create_topic(topic_of(side), TOPIC_PARTITIONS)
         rdd = sc.parallelize(range(PARTITIONS), PARTITIONS).mapPartitionsWithIndex(pairs(options.records // PARTITIONS))
-        with sparks_sides(broker.bootstrap, options.records, Path(work) / "spark.log", not options.alone) as others:
-            found = measured({**our_sides(broker.bootstrap, rdd), **others}, options.rounds)
+        with sparks_sides(kafka.bootstrap, options.records, work / "spark.log", options.alone) as others:
+            found = seconds_in_turns({**our_sides(kafka.bootstrap, rdd), **others}, options.rounds, WARM_UP)
     has_met = report(found)
     print(f"  digests alone: {seconds_of_digests(options.records) * 1000:.0f} ms of one core for {options.records:,} records")
     return 0 if has_met else 1

@@ -16,7 +16,6 @@ they are unless told otherwise, in the thread that ends the batch: not in what i
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import sys
@@ -29,6 +28,7 @@ from pyspark import RDD
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from integration.benchmarks import stopwatch
+from integration.benchmarks.harness import parser_of
 from integration.benchmarks.ticked import Ticked
 from kstream import State, StateSpec, StreamingContext
 from kstream.batch import JsonPlan
@@ -201,11 +201,7 @@ def report() -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--batches", type=int, default=100)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--touched", type=int, default=10_000)
-    options = parser.parse_args()
+    options = parser_of(__doc__, batches=100, keys=1_000_000, touched=10_000).parse_args()
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(directory, options.keys, options.touched)
         bench.run(options.batches)

@@ -9,13 +9,13 @@ the plan log the measuring of its requests: as many as a batch makes.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
 import time
 import uuid
 
+from integration.benchmarks.harness import parser_of
 from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
@@ -87,10 +87,7 @@ def scrape_ms(url: str, count: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=200)
-    parser.add_argument("--partitions", type=int, default=1000)
-    options = parser.parse_args()
+    options = parser_of(__doc__, batches=200, partitions=1000).parse_args()
     bus = StreamingListenerBus()
     lags = InputLags(set, None)
     history = JobHistory(SystemClock())

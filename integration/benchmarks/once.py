@@ -9,12 +9,9 @@ turned round. The bar: a batch with `once` takes at most 5 % longer.
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import statistics
 import sys
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -22,8 +19,9 @@ from pathlib import Path
 
 from kstream_kafka import KafkaUtils, value_only
 
+from integration.benchmarks.harness import make_topic, parser_of, running_kafka
 from integration.benchmarks.ticked import Ticked
-from integration.kafka_broker import KafkaBroker, running_broker
+from integration.kafka_handle import KafkaHandle
 from kstream import DStream
 from kstream.sinks import once
 
@@ -56,15 +54,14 @@ def naively(stream: DStream[str], path: str) -> None:
 SIDES: dict[str, Callable[[DStream[str], str], None]] = {"once": by_once, "naive": naively}
 
 
-def seconds_of(side: str, broker: KafkaBroker, directory: Path, batches: int) -> list[float]:
+def seconds_of(side: str, kafka: KafkaHandle, directory: Path, batches: int) -> list[float]:
     """Seconds of each batch of a job of its own."""
-    topic, count, path = f"bench-{uuid.uuid4().hex[:8]}", batches + WARM_UP, str(directory / "sink.db")
-    broker.create_topic(topic, PARTITIONS)
-    broker.produce(topic, [(None, str(n), n % PARTITIONS) for n in range(ROWS * count)])
+    count, path = batches + WARM_UP, str(directory / "sink.db")
+    topic = make_topic(kafka, ((None, str(n), n % PARTITIONS) for n in range(ROWS * count)), PARTITIONS)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE numbers (number TEXT)")
     ticked = Ticked("once", directory / "checkpoint", conf={"spark.streaming.kafka.maxRatePerPartition": str(ROWS // PARTITIONS)})
-    params = {"bootstrap.servers": broker.bootstrap, "auto.offset.reset": "earliest"}
+    params = {"bootstrap.servers": kafka.bootstrap, "auto.offset.reset": "earliest"}
     SIDES[side](KafkaUtils.createDirectStream(ticked.ssc, [topic], params, messageHandler=value_only), path)
     seconds = ticked.run(count)
     with closing(sqlite3.connect(path)) as connection:
@@ -73,15 +70,13 @@ def seconds_of(side: str, broker: KafkaBroker, directory: Path, batches: int) ->
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=60)
-    options = parser.parse_args()
+    options = parser_of(__doc__, batches=60).parse_args()
     found: dict[str, list[float]] = {side: [] for side in SIDES}
-    with tempfile.TemporaryDirectory() as work, running_broker(Path(work) / "broker") as broker:
+    with running_kafka() as (kafka, work):
         for number, side in enumerate([*SIDES, *reversed(SIDES)]):
-            directory = Path(work) / str(number)
+            directory = work / str(number)
             directory.mkdir()
-            found[side] += seconds_of(side, broker, directory, options.batches)
+            found[side] += seconds_of(side, kafka, directory, options.batches)
     ours, theirs = (statistics.median(found[side]) * 1000 for side in SIDES)
     ratio = ours / theirs
     verdict = "met" if ratio <= LIMIT else "MISSED"

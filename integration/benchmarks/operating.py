@@ -9,20 +9,17 @@ by their share of a batch a second.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import kstream
 from integration.benchmarks.bookkeeping import Bench
+from integration.benchmarks.harness import parser_of, running_kafka
 from integration.benchmarks.ticked import INTERVAL_MS
-from integration.kafka_broker import running_broker
 from kstream.checkpoint.driver_status import RENEWAL_MS, write_status
 from kstream.checkpoint.stop_request import read_stop
 from kstream.context.status import LOOK_MS
@@ -39,9 +36,7 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=100, help="of each side")
-    options = parser.parse_args()
+    options = parser_of(__doc__, batches=100).parse_args()
     kstream.log(format="json")
     for handler in logging.root.handlers:
         if isinstance(handler, logging.StreamHandler):
@@ -49,9 +44,8 @@ def main() -> int:
     batches: dict[bool, list[float]] = {True: [], False: []}
     renewals: list[float] = []
     looks: list[float] = []
-    with tempfile.TemporaryDirectory() as work, running_broker(Path(work) / "broker") as broker:
-        bench = Bench(broker, Path(work) / "checkpoint")
-        store = open_store(str(Path(work) / "checkpoint"))
+    with running_kafka() as (kafka, directory):
+        bench, store = Bench(kafka, directory), open_store(str(directory))
         bench.ssc.start()
         for number in range(2 * options.batches + 10):
             told = number % 2 == 0

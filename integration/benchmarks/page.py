@@ -8,7 +8,6 @@ held in addition to what the driver keeps without a page: the facts of queued ba
 
 from __future__ import annotations
 
-import argparse
 import gc
 import http.client
 import json
@@ -20,6 +19,7 @@ import tracemalloc
 from collections.abc import Callable
 from functools import partial
 
+from integration.benchmarks.harness import parser_of
 from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
@@ -225,10 +225,7 @@ def off_loads() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ended", type=int, default=1200)
-    parser.add_argument("--queued", type=int, default=3000)
-    parser.add_argument("--partitions", type=int, default=1000)
+    parser = parser_of(__doc__, ended=1200, queued=3000, partitions=1000)
     parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
     logging.getLogger("kstream").setLevel(logging.ERROR)

@@ -6,8 +6,8 @@
     one received block    of one receiver on local[2], with a checkpoint on disk and no write-ahead log of what is received: from
                           `Receiver.store` through the batch that reads the block to the end of the clean-up
 
-Both come after some batches, so that nothing is counted that a stream does once. Plans are not kept for replays, so that each clean-up
-removes one, and none packs many into the history. The Kafka is librdkafka's mock cluster.
+Both come after `--batches` others, so that nothing is counted that a stream does once. Plans are not kept for replays, so that each
+clean-up removes one, and none packs many into the history. The Kafka is librdkafka's mock cluster.
 
 Every thread of the driver counts, and every Python process that Spark starts: workers, the receiver's task, the block store. Files are
 those of kstream and kstream_kafka, less kstream.testing. A file counts if a function in its text ran, a class if a method in its text did;
@@ -20,7 +20,6 @@ files that it passed then.
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 import sys
@@ -34,6 +33,7 @@ from typing import Any
 from confluent_kafka import Producer
 from kstream_kafka import KafkaUtils
 
+from integration.benchmarks.harness import parser_of
 from integration.benchmarks.recorded_calls import Passed, Recording
 from integration.benchmarks.ticked import Ticked
 from integration.reading import wait_until
@@ -162,8 +162,7 @@ def compared(paths: dict[str, Passed], earlier: dict[str, Any]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", type=int, default=10, help="how many come before the one that is traced")
+    parser = parser_of(__doc__, batches=10)
     parser.add_argument("--list", action="store_true", help="print the files of each path")
     parser.add_argument("--json", type=Path, metavar="FILE", help="store what was found")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="what --json stored of earlier code")

@@ -13,7 +13,6 @@ from the first records that came.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import socket
 import statistics
@@ -29,14 +28,13 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from kstream_kafka import KafkaUtils
 from kstream_kafka.client.params import bulk
-from pyspark import SparkConf
 
+from integration.benchmarks.harness import parser_of, running_spark
 from integration.kafka_broker import KafkaBroker, running_broker
 from integration.zookeeper_server import ZooKeeper, running_zookeeper
 from kstream import StreamingContext
 from kstream.dstream import ReceiverInputDStream
 from kstream.receiver import lines_of
-from kstream.spark.spark_context import make_spark_context
 from kstream.wal.settings import WRITE_AHEAD_LOG
 
 LINE = "x" * 99 + "\n"
@@ -194,19 +192,14 @@ def told(source: str, speeds: dict[str, float]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=3_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = parser_of(__doc__, records=3_000_000, rounds=5)
     parser.add_argument("--source", choices=["socket", "kafka"], action="append")
     arguments = parser.parse_args()
-    conf = SparkConf().setMaster("local[2]").setAppName("receivers").set("spark.ui.enabled", "false")
-    sc = make_spark_context(conf.set("spark.streaming.kstream.blockStore.memory", "2g"))
-    sc.setLogLevel("ERROR")
     missed = 0
-    for source in arguments.source or ["socket", "kafka"]:
-        with sides_of(source, arguments.records) as sides:
-            missed += told(source, measured(sides, sc, arguments.rounds))
-    sc.stop()
+    with running_spark("receivers", {"spark.streaming.kstream.blockStore.memory": "2g"}) as sc:
+        for source in arguments.source or ["socket", "kafka"]:
+            with sides_of(source, arguments.records) as sides:
+                missed += told(source, measured(sides, sc, arguments.rounds))
     return 1 if missed else 0
 
 

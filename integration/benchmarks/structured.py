@@ -4,8 +4,9 @@
 
 Without an address it starts a broker of its own. Both sides run the same streams (`timed_streams`) in a local[2] of their own, in turns,
 over the same records (4 partitions, JSON values of 100 B) and into the sink `noop`. The times are those that Spark itself reports of each
-trigger. A scan is a stream of a few large triggers; its rate is records by `triggerExecution`. The small triggers have 1,000 records
-each, and after them come triggers without data. Each figure is the median over the rounds, with the quartiles; in a round both sides run.
+trigger. A scan is a stream of a few large triggers, of `--records` each; its rate is records by `triggerExecution`. The `--triggers`
+small ones have 1,000 records each, and after them come triggers without data. Each figure is the median over the rounds, with the
+quartiles; in a round both sides run.
 
 Left out are the first round, in which classes are loaded and workers start, and of each stream the first triggers: COLD.
 
@@ -15,11 +16,9 @@ cannot be had one line says why, and only our side is measured.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,13 +26,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyspark
-from confluent_kafka.admin import AdminClient
 
 from integration.benchmarks import timed_streams
 from integration.benchmarks.connector_process import running_script
-from integration.benchmarks.data_frames import PARTITIONS, make_topic
+from integration.benchmarks.data_frames import PARTITIONS, json_records
+from integration.benchmarks.harness import add_alone, add_bootstrap, make_topic, parser_of, running_kafka
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
-from integration.kafka_broker import running_broker
+from integration.kafka_handle import KafkaHandle
 
 SMALL = 1_000
 """The records of a small trigger."""
@@ -194,33 +193,30 @@ def described(side: str, rounds: Sequence[Figures]) -> str:
     return f"     {side}: {rates}\n       ms of a trigger with 1,000 records: {small}\n       ms of a trigger without data: {idle}"
 
 
-def run(bootstrap: str, records: int, triggers: int, rounds: int, directory: Path, alone: bool) -> int:
+def run(kafka: KafkaHandle, records: int, triggers: int, rounds: int, directory: Path, alone: bool) -> int:
     """Make the topic and both sides, measure and print. Return the exit status."""
-    topic = make_topic(bootstrap, LARGE_TRIGGERS * records)
+    topic = make_topic(kafka, json_records(LARGE_TRIGGERS * records), PARTITIONS)
     found: list[dict[str, Figures]] = []
     print(f"streams of {LARGE_TRIGGERS} triggers of {records:,} records of 100 B, local[2]: pyspark {pyspark.__version__}", end="")
     try:
         with ExitStack() as stack:
             sides: dict[str, Side] = {}
             try:
-                if alone:
-                    raise PartsMissingError("none was asked for")
-                python, jars, version = connector_parts()
+                python, jars, version = connector_parts(alone)
                 sides["connector"] = stack.enter_context(a_side(python, "kafka", jars, directory))
                 print(f", JVM connector of Spark {version}")
             except PartsMissingError as e:
                 print(f"\n     no comparison: {e}")
             sides["kstream"] = stack.enter_context(a_side(Path(sys.executable), "kstream", [], directory))
             measure = {
-                name: lambda name=name, side=side: figures_of(side, bootstrap, topic, records, triggers, name == "kstream")
+                name: lambda name=name, side=side: figures_of(side, kafka.bootstrap, topic, records, triggers, name == "kstream")
                 for name, side in sides.items()
             }
             for figures in rounds_of(measure, rounds):
                 found.append(figures)
                 print(f"     round {len(found)}: {', '.join(short(name, of) for name, of in figures.items())}", flush=True)
     finally:
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is gone
-        admin.delete_topics([topic])[topic].result(30)
+        kafka.delete_topic(topic)
     for name in sides:
         print(described(name, [figures[name] for figures in found]))
     if "connector" not in sides:
@@ -232,17 +228,12 @@ def run(bootstrap: str, records: int, triggers: int, rounds: int, directory: Pat
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
-    parser.add_argument("--bootstrap", help="a broker that runs; default: one is started")
-    parser.add_argument("--records", type=int, default=300_000, help="of a large trigger")
-    parser.add_argument("--triggers", type=int, default=13, help="with 1,000 records, of a stream")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--alone", action="store_true", help="only our side: the JVM connector is neither fetched nor measured")
+    parser = parser_of(__doc__, records=300_000, triggers=13, rounds=7)
+    add_bootstrap(parser)
+    add_alone(parser)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        directory = Path(name)
-        bootstrap = args.bootstrap or stack.enter_context(running_broker(directory / "kafka")).bootstrap
-        return run(bootstrap, args.records, args.triggers, args.rounds, directory, args.alone)
+    with running_kafka(args.bootstrap) as (kafka, directory):
+        return run(kafka, args.records, args.triggers, args.rounds, directory, args.alone)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,17 @@ over the rounds.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from integration.benchmarks.data_frames import PARTITIONS, make_topic
+from integration.benchmarks.data_frames import PARTITIONS, json_records
+from integration.benchmarks.harness import add_alone, make_topic, parser_of, running_kafka
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
 from integration.benchmarks.structured import Bar, Figures, Side, a_side, ratio_of, rounds_of, starting_at
-from integration.kafka_broker import KafkaBroker, running_broker
+from integration.kafka_handle import KafkaHandle
 
 OURS, AT_LEAST_ONCE, SPARKS = "exactly-once", "at-least-once", "Spark's"
 COLD = 3
@@ -55,26 +54,24 @@ def described(name: str, rounds: Sequence[Figures]) -> str:
     return f"     {name}: {medians.pop(RATE) / 1e3:.0f} k/s; ms of a trigger: {', '.join(f'{key} {ms:.0f}' for key, ms in medians.items())}"
 
 
-def run(broker: KafkaBroker, records: int, triggers: int, rounds: int, directory: Path, alone: bool) -> int:
+def run(kafka: KafkaHandle, records: int, triggers: int, rounds: int, directory: Path, alone: bool) -> int:
     """Make the topics and the sides, measure and print. Return the exit status."""
-    topic = make_topic(broker.bootstrap, records * triggers)
+    topic = make_topic(kafka, json_records(records * triggers), PARTITIONS)
     sinks = {OURS: {"topic": "once"}, AT_LEAST_ONCE: {"topic": "again", "delivery": AT_LEAST_ONCE}, SPARKS: {"topic": "sparks"}}
     for sink in sinks.values():
-        broker.create_topic(sink["topic"], PARTITIONS)
+        kafka.create_topic(sink["topic"], PARTITIONS)
     found: list[dict[str, Figures]] = []
     with ExitStack() as stack:
         ours = stack.enter_context(a_side(Path(sys.executable), "kstream", [], directory))
         sides = {OURS: ours, AT_LEAST_ONCE: ours}
         try:
-            if alone:
-                raise PartsMissingError("none was asked for")
-            python, jars, version = connector_parts()
+            python, jars, version = connector_parts(alone)
             sides[SPARKS] = stack.enter_context(a_side(python, "kafka", jars, directory))
             print(f"     source and sink of Spark {version}")
         except PartsMissingError as e:
             print(f"     no comparison, so no bar: {e}")
         measure: dict[str, Callable[[], Figures]] = {
-            name: lambda name=name, side=side: figures_of(side, broker.bootstrap, topic, sinks[name], records, triggers)
+            name: lambda name=name, side=side: figures_of(side, kafka.bootstrap, topic, sinks[name], records, triggers)
             for name, side in sides.items()
         }
         for figures in rounds_of(measure, rounds):
@@ -91,14 +88,11 @@ def run(broker: KafkaBroker, records: int, triggers: int, rounds: int, directory
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
-    parser.add_argument("--records", type=int, default=40_000, help="of a trigger")
-    parser.add_argument("--triggers", type=int, default=13, help="of a stream")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--alone", action="store_true", help="only our side: the JVM connector is neither fetched nor measured")
+    parser = parser_of(__doc__, records=40_000, triggers=13, rounds=5)
+    add_alone(parser)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, running_broker(Path(name) / "kafka") as broker:
-        return run(broker, args.records, args.triggers, args.rounds, Path(name), args.alone)
+    with running_kafka() as (kafka, directory):
+        return run(kafka, args.records, args.triggers, args.rounds, directory, args.alone)
 
 
 if __name__ == "__main__":

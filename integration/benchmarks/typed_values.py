@@ -11,32 +11,32 @@ The bars: the sum is 1.5 times as fast as by the connector, and the values that 
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
-import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from integration.benchmarks import jvm_connector
 from integration.benchmarks.connector_process import running_script
 from integration.benchmarks.data_frames import PARTITIONS
-from integration.benchmarks.jvm_connector import SETTINGS, rows_of
+from integration.benchmarks.harness import (
+    add_alone,
+    add_bootstrap,
+    make_topic,
+    parser_of,
+    running_kafka,
+    running_spark,
+    seconds_in_turns,
+)
+from integration.benchmarks.jvm_connector import rows_of
 from integration.benchmarks.jvm_parts import PartsMissingError, connector_parts
-from integration.benchmarks.kafka_read import leaders_of
-from integration.kafka_broker import running_broker
-from kstream.spark.spark_context import make_spark_context
+from integration.kafka_handle import KafkaHandle, Record
 
 FASTER, COSTS = 1.5, 1.1
 """How many times as fast as `from_json` the sum is, and how much longer it takes if one value of a hundred does not fit."""
@@ -57,37 +57,22 @@ def value_of(i: int, with_bad: bool) -> bytes:
     return value[:60] if with_bad and i % 200 == 150 else value
 
 
-def make_topic(bootstrap: str, records: int, with_bad: bool) -> str:
-    """Create a topic of such values, partitions in turns."""
-    topic = "typed-" + uuid.uuid4().hex[:8]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    leaders_of(bootstrap, topic, PARTITIONS)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2 * records})
-    for i in range(records):
-        producer.produce(topic, value_of(i, with_bad), partition=i // 2 % PARTITIONS)
-        if i % 10_000 == 0:
-            producer.poll(0)
-    if producer.flush(120):
-        raise SystemExit("could not produce the records")
-    return topic
+def records_of(count: int, with_bad: bool) -> Iterator[Record]:
+    """Yield records of such values, partitions in turns."""
+    return ((None, value_of(i, with_bad), i // 2 % PARTITIONS) for i in range(count))
 
 
 @contextmanager
 def our_sides(bootstrap: str, topics: dict[str, str]) -> Iterator[dict[str, Side]]:
     """Yield our side for each topic, in a Spark of this process. kstream makes its context."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    sc = make_spark_context(SparkConf().setAppName("typed_values").setAll(list(SETTINGS.items())))
-    try:
-        sc.setLogLevel("ERROR")
+    with running_spark("typed_values") as sc:
         spark = SparkSession(sc)
         options = {"kafka.bootstrap.servers": bootstrap, "value.format": "json"}
         for name, topic in topics.items():
             read = spark.read.format("kstream").schema(SCHEMA.replace("user STRING, ", "")).options(**options)
             read.option("subscribe", topic).load().createOrReplaceTempView(name)
         yield {name: lambda name=name: rows_of(spark, TYPED.replace("records", name)) for name in topics}
-    finally:
-        sc.stop()
 
 
 @contextmanager
@@ -102,18 +87,6 @@ def connector_sides(python: Path, jars: list[Path], bootstrap: str, topics: dict
         yield sides
 
 
-def measured(sides: dict[str, Side], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each side in each round. They take turns."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(WARM_UP + rounds):
-        for name, ask in sides.items() if number % 2 else reversed(sides.items()):
-            began = time.perf_counter()
-            ask()
-            if number >= WARM_UP:
-                times[name].append(time.perf_counter() - began)
-    return times
-
-
 def line_of(words: str, ratios: list[float], is_met: Callable[[float], bool]) -> tuple[bool, str]:
     """Return whether the median of some ratios meets a bar, and the line about it."""
     median = statistics.median(ratios)
@@ -126,7 +99,7 @@ def compare(sides: dict[str, Side], records: int, rounds: int) -> int:
     for name, answer in answers.items():
         if answer != answers[name.rpartition(" ")[2]]:
             raise SystemExit(f"the answers differ: {answers}")
-    times = measured(sides, rounds)
+    times = seconds_in_turns(sides, rounds, WARM_UP)
     for name, seconds in times.items():
         print(f"     {name}: {records / statistics.median(seconds) / 1e6:.2f} M/s")
     costs = [bad / clean for clean, bad in zip(times["clean"], times["bad"], strict=True)]
@@ -138,40 +111,33 @@ def compare(sides: dict[str, Side], records: int, rounds: int) -> int:
     return 0 if all(is_met for is_met, _ in lines) else 1
 
 
-def run(bootstrap: str, records: int, rounds: int, directory: Path, alone: bool) -> int:
+def run(kafka: KafkaHandle, records: int, rounds: int, directory: Path, alone: bool) -> int:
     """Make the topics and the sides, and compare. Return the exit status."""
-    topics = {name: make_topic(bootstrap, records, name == "bad") for name in TOPICS}
+    topics = {name: make_topic(kafka, records_of(records, name == "bad"), PARTITIONS) for name in TOPICS}
     try:
         with ExitStack() as stack:
-            sides = dict(stack.enter_context(our_sides(bootstrap, topics)))
+            sides = dict(stack.enter_context(our_sides(kafka.bootstrap, topics)))
             print(f"sums of {records:,} JSON values of 100 B, local[2]: pyspark {pyspark.__version__}", end="")
             try:
-                if alone:
-                    raise PartsMissingError("none was asked for")
-                python, jars, version = connector_parts()
-                theirs = stack.enter_context(connector_sides(python, jars, bootstrap, topics, directory))
+                python, jars, version = connector_parts(alone)
+                theirs = stack.enter_context(connector_sides(python, jars, kafka.bootstrap, topics, directory))
                 print(f", JVM connector of Spark {version}")
                 sides |= {f"connector {name}": side for name, side in theirs.items()}
             except PartsMissingError as e:
                 print(f"\n     no comparison: {e}")
             return compare(sides, records, rounds)
     finally:
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is gone
-        for deleted in admin.delete_topics(list(topics.values())).values():
-            deleted.result(30)
+        for topic in topics.values():
+            kafka.delete_topic(topic)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])  # pyright: ignore[reportOptionalMemberAccess]
-    parser.add_argument("--bootstrap", help="a broker that runs; default: one is started")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--alone", action="store_true", help="only our side: the JVM connector is neither fetched nor measured")
+    parser = parser_of(__doc__, records=1_000_000, rounds=7)
+    add_bootstrap(parser)
+    add_alone(parser)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        directory = Path(name)
-        bootstrap = args.bootstrap or stack.enter_context(running_broker(directory / "kafka")).bootstrap
-        return run(bootstrap, args.records, args.rounds, directory, args.alone)
+    with running_kafka(args.bootstrap) as (kafka, directory):
+        return run(kafka, args.records, args.rounds, directory, args.alone)
 
 
 if __name__ == "__main__":
