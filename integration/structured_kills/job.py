@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.exactness.job import append_line, replace_file
+from integration.structured_kills.sink_job import run
 from kstream.offsets.topic_offsets import by_partition
-
-_SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "512m",
-}
 
 
 def offsets_of(checkpoint: Path, batch: int) -> dict[tuple[str, int], int]:
@@ -48,25 +41,16 @@ def writes_batches(root: Path) -> Callable[[Any, int], None]:
     return output
 
 
-def main() -> None:
-    given = json.loads(Path(sys.argv[1]).read_text())
+def start_query(spark: SparkSession, given: Mapping[str, Any]) -> StreamingQuery:
     root = Path(given["directory"])
     (root / "sink").mkdir(exist_ok=True)
-    builder = SparkSession.builder.appName("structured_kills")
-    for key, value in {**_SETTINGS, **given["settings"]}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     options = {"kafka.bootstrap.servers": given["bootstrap"], "subscribe": given["topic"], "startingOffsets": "earliest"}
     source = spark.readStream.format("kstream").schema("value BINARY").options(**options, **given["options"])
     writer = source.load().writeStream.foreachBatch(writes_batches(root)).option("checkpointLocation", str(root / "checkpoint"))
     query = writer.start()
     append_line(root / "started.jsonl", {"pid": os.getpid()})
-    while not (root / "stop").exists():
-        query.awaitTermination(1)
-    query.stop()
-    spark.stop()
+    return query
 
 
 if __name__ == "__main__":
-    main()
+    run(start_query)
