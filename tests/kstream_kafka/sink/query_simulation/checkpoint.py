@@ -49,6 +49,10 @@ class QueryCheckpoint:
         return max(self.ends, default=-1)
 
     @property
+    def has_begun(self) -> bool:
+        return bool(self.ends)
+
+    @property
     def is_complete(self) -> bool:
         """Whether all numbers are in batches that are committed."""
         return self.ends.keys() <= self.commits and max(self.ends.values(), default=0) >= self.numbers

@@ -94,6 +94,10 @@ class QueryDriver:
         return self.process.is_dead or not self._turns.is_alive(self.process)
 
     @property
+    def was_refused(self) -> bool:
+        return isinstance(self.ended_by, OutputChangedError)
+
+    @property
     def processes(self) -> tuple[SimulatedProcess, SimulatedProcess]:
         return self.process, self.commits
 

@@ -6,11 +6,10 @@ is in the log of the receipts. And each kind says how it must end: a sink that r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from kstream_kafka.errors import ReceiptsLostError
+from typing import TYPE_CHECKING
 
 from kstream.errors import OutputChangedError
+from tests.kstream_kafka.sink.simulation.story import AnyKind, CopiesCheckpoint, LosesTopic
 
 from .driver import Code
 
@@ -18,31 +17,11 @@ if TYPE_CHECKING:
     from .driver import QueryDriver
     from .life import QueryLife
 
-RECEIPTS = "k-receipts"
 
-
-class Kind:
+class Kind(AnyKind["QueryLife"]):
     """A kind of life. This one: crashes, elections, delays, drivers that were taken for dead. Everything is written in the end."""
 
-    name: ClassVar[str] = "ordinary"
-
-    def __init__(self, life: QueryLife) -> None:
-        self.life = life
-
-    def before_driver(self) -> None:
-        """Do what the user does before the next driver starts."""
-
-    def at_step(self) -> bool:
-        """Do what the user does in the midst of a life. Return whether there was something to do."""
-        return False
-
-    def after_refusal(self, error: Exception) -> bool:
-        """Do what the error tells the user to do. Return whether the life goes on."""
-        return True
-
-    def may_end_refused(self) -> bool:
-        """Return whether a life may end before everything is written."""
-        return False
+    name = "ordinary"
 
     def allows(self, driver: QueryDriver, batch: int, error: Exception) -> bool:
         """Return whether a refusal is right: Kafka has a later batch, or this one otherwise."""
@@ -62,24 +41,10 @@ class OtherContent(Kind):
         return True
 
 
-class OlderCheckpoint(Kind):
+class OlderCheckpoint(CopiesCheckpoint["QueryLife"], Kind):
     """The user restores a backup of the checkpoint. It is refused at a batch that Kafka has otherwise; then the other one goes on."""
 
     name = "older checkpoint"
-
-    def __init__(self, life: QueryLife) -> None:
-        super().__init__(life)
-        self.is_refused = False
-
-    def at_step(self) -> bool:
-        if self.life.other is not None or not self.life.checkpoint.ends:
-            return False
-        self._copy()
-        return True
-
-    def before_driver(self) -> None:
-        if self.life.other is not None and not self.is_refused and self.life.rng.random() < 0.5:
-            self._swap()
 
     def after_refusal(self, error: Exception) -> bool:
         """The user goes back to the other copy, and stays there."""
@@ -93,33 +58,12 @@ class OlderCheckpoint(Kind):
         """Each copy may have written what the other one has not."""
         return self.life.other is not None
 
-    def _copy(self) -> None:
-        life = self.life
-        life.other = life.keep(life.checkpoint.copy("the copy"))
-        life.turns.note("a backup of the checkpoint is made", "user")
-
-    def _swap(self) -> None:
-        life = self.life
-        assert life.other is not None
-        life.checkpoint, life.other = life.other, life.checkpoint
-        life.turns.note(f"uses {life.checkpoint.name}", "user")
-
 
 class CopiedCheckpoint(OlderCheckpoint):
     """The user copies the checkpoint and starts drivers on both copies, one beside the other."""
 
     name = "copied checkpoint"
-
-    def at_step(self) -> bool:
-        return False
-
-    def before_driver(self) -> None:
-        if not self.life.checkpoint.ends:
-            return
-        if self.life.other is None and self.life.rng.random() < 0.7:
-            self._copy()
-        if self.life.other is not None and not self.is_refused:
-            self._swap()
+    has_drivers_on_both = True
 
 
 class EditedCheckpoint(Kind):
@@ -134,7 +78,7 @@ class EditedCheckpoint(Kind):
     def before_driver(self) -> None:
         checkpoint = self.life.checkpoint
         batch = checkpoint.newest
-        if self.before is None and batch >= 0 and batch not in checkpoint.commits and not self._has_zombies():
+        if self.before is None and batch >= 0 and batch not in checkpoint.commits and not self.life.has_zombies(self.life.drivers):
             self.before = batch, checkpoint.ends[batch]
             begin = checkpoint.range_of(batch).start
             checkpoint.ends[batch] = self.life.rng.randint(begin, checkpoint.numbers)
@@ -146,11 +90,8 @@ class EditedCheckpoint(Kind):
             self.life.turns.note(f"moves the end of batch {self.before[0]} back", "user")
         return True
 
-    def _has_zombies(self) -> bool:
-        return any(self.life.turns.is_alive(process) for driver in self.life.drivers for process in driver.processes)
 
-
-class LostTopic(Kind):
+class LostTopic(LosesTopic["QueryLife"], Kind):
     """The topic of the receipts is deleted, after the checkpoint had noted it. From then on batches are refused.
 
     A process of an earlier driver may have looked for the note before it was there. So none of that kind may live.
@@ -158,51 +99,12 @@ class LostTopic(Kind):
 
     name = "lost topic"
 
-    def __init__(self, life: QueryLife) -> None:
-        super().__init__(life)
-        self.is_lost = False
-
-    def at_step(self) -> bool:
-        return self._lose()
-
-    def before_driver(self) -> None:
-        if self.life.rng.random() < 0.7:
-            self._lose()
-
-    def after_refusal(self, error: Exception) -> bool:
-        return not (self.is_lost and isinstance(error, ReceiptsLostError))
-
-    def may_end_refused(self) -> bool:
-        return self.is_lost
-
-    def allows(self, driver: QueryDriver, batch: int, error: Exception) -> bool:
-        return (self.is_lost and isinstance(error, ReceiptsLostError)) or super().allows(driver, batch, error)
-
-    def _has_zombies(self) -> bool:
-        return any(self.life.turns.is_alive(process) for driver in self.life.drivers[:-1] for process in driver.processes)
-
-    def _lose(self) -> bool:
-        broker = self.life.kafka.broker
-        if self.is_lost or not self.life.checkpoint.files or RECEIPTS not in broker.topics or self._has_zombies():
-            return False
-        self.is_lost = True
-        self.life.turns.note("deletes the topic of the receipts", "user")
-        broker.delete(RECEIPTS)
-        return True
-
 
 class RemadeTopic(LostTopic):
     """The topic of the receipts is deleted, and made anew by somebody else."""
 
     name = "remade topic"
-
-    def _lose(self) -> bool:
-        broker = self.life.kafka.broker
-        number = len(broker.topics[RECEIPTS].logs) if RECEIPTS in broker.topics else 0
-        if not super()._lose():
-            return False
-        broker.create(RECEIPTS, number)
-        return True
+    is_remade = True
 
 
 KINDS: tuple[type[Kind], ...] = (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
+from collections.abc import Iterable
 
 from kstream_kafka.errors import KafkaConfigError
 from kstream_kafka.sink.audit import entry_of
@@ -13,20 +12,16 @@ from kstream_kafka.tools.audit_check import TopicCheck, batches_of, input_findin
 
 from kstream.errors import OutputChangedError
 from tests.kstream_kafka.sink.simulation.broker import SimulatedTransaction, StoredRecord
-from tests.kstream_kafka.sink.simulation.clients import SimulatedKafka
 from tests.kstream_kafka.sink.simulation.report import LifeOutcome, LivesReport, report_of
-from tests.kstream_kafka.sink.simulation.turns import Chances, SimulatedProcess, Turns
-from tests.simulator.errors import SimulationStuckError
+from tests.kstream_kafka.sink.simulation.story import RECEIPTS, Story
+from tests.kstream_kafka.sink.simulation.turns import Chances, SimulatedProcess
 
 from .checkpoint import QueryCheckpoint
 from .driver import QUERY, TARGET, Code, QueryDriver
-from .kinds import KINDS, RECEIPTS, Kind
+from .kinds import KINDS, Kind
 from .stage import STAGE, set_up
 
 AUDIT = "k-audit"
-CALM_DRIVERS = 8
-"""From this driver on nothing happens any more."""
-MOST_DRIVERS = 20
 
 
 def run_life(seed: int, kind: type[Kind] | None = None, chances: Chances | None = None) -> LifeOutcome:
@@ -47,86 +42,40 @@ def run_lives(seeds: range, kind: type[Kind] | None = None) -> LivesReport:
         return report_of(QueryLife(seed, kind).run() for seed in seeds)
 
 
-class QueryLife:
+class QueryLife(Story[QueryDriver, QueryCheckpoint]):
     """Made for one run, on a stage that is set up."""
 
     def __init__(self, seed: int, kind: type[Kind] | None = None, chances: Chances | None = None) -> None:
-        self.rng = rng = random.Random(f"query {seed}")
-        self.seed = seed
-        chosen = KINDS[seed % len(KINDS)] if kind is None else kind
-        self.turns = Turns(rng, Chances.drawn(rng) if chances is None else chances)
-        self.kafka = SimulatedKafka(self.turns)
-        self.turns.works, self.turns.passes, self.turns.happens = self.kafka.work, self.kafka.pass_time, self._happens
-        self.kafka.held_up = self._held_up
-        STAGE.enter(self.turns, self.kafka, rng.choice([1, 3, 16]))
-        self.checkpoint = self.keep(QueryCheckpoint("the checkpoint", rng.choice([2, 4, 7])))
-        self.other: QueryCheckpoint | None = None
-        """Another copy of the checkpoint."""
+        super().__init__("query", seed, chances)
+        STAGE.enter(self.turns, self.kafka, self.rng.choice([1, 3, 16]))
+        self.checkpoint = self._kept(QueryCheckpoint("the checkpoint", self.rng.choice([2, 4, 7])))
         self.code = Code()
-        self.drivers: list[QueryDriver] = []
-        self.broken: list[str] = []
-        self.refusals = Counter[str]()
-        self.kind = chosen(self)
+        self.kind: Kind = (KINDS[seed % len(KINDS)] if kind is None else kind)(self)
         self.kafka.broker.create(TARGET, 2)
 
-    def keep(self, checkpoint: QueryCheckpoint) -> QueryCheckpoint:
+    def _kept(self, checkpoint: QueryCheckpoint) -> QueryCheckpoint:
         """Let the sink find a checkpoint. Returns it."""
         STAGE.checkpoints[checkpoint.name] = checkpoint
         return checkpoint
 
-    def run(self) -> LifeOutcome:
-        try:
-            self._live()
-            self._settle()
-            self.broken += self._violations()
-        except SimulationStuckError as e:
-            self.broken.append(f"stuck: {e}")
-        finally:
-            self.turns.end_all()
-        trace = [f"{at / 1000:7.1f} s  {who}: {what}" for at, who, what in self.turns.trace]
-        return LifeOutcome(self.seed, self.kind.name, self.broken, trace, self.refusals, len(self.drivers))
+    def copy_of_checkpoint(self) -> QueryCheckpoint:
+        return self._kept(self.checkpoint.copy("the copy"))
 
-    # -- the story
+    def knows_receipts(self) -> bool:
+        """Whether the checkpoint knows the topic, and no process of an earlier driver lives."""
+        return bool(self.checkpoint.files) and not self.has_zombies(self.drivers[:-1])
 
-    def _live(self) -> None:
-        """Start one driver after the other until all numbers are written, or the user has to give up."""
-        while True:
-            driver = self._start()
-            self.turns.wait(lambda driver=driver: driver.is_over or driver.is_left)
-            error = driver.ended_by
-            if self.checkpoint.is_complete:
-                return
-            if isinstance(error, OutputChangedError) and not self.kind.after_refusal(error):
-                return
-            if len(self.drivers) >= CALM_DRIVERS:
-                self.turns.chances.faults = 0
-            if len(self.drivers) >= MOST_DRIVERS:
-                if not self.kind.may_end_refused():
-                    self.broken.append(f"{MOST_DRIVERS} drivers have not written everything, the last one ended by {error!r}")
-                return
+    def has_zombies(self, drivers: Iterable[QueryDriver]) -> bool:
+        return any(self.turns.is_alive(process) for driver in drivers for process in driver.processes)
 
-    def _start(self) -> QueryDriver:
-        self.kind.before_driver()
-        driver = QueryDriver(self.turns, self.kafka, self.checkpoint, self.code, len(self.drivers) + 1, self._judge)
-        self.drivers.append(driver)
-        self.turns.note(f"starts driver {len(self.drivers)} on {self.checkpoint.name}, {self.code}", "user")
+    def _driver(self, number: int) -> QueryDriver:
+        driver = QueryDriver(self.turns, self.kafka, self.checkpoint, self.code, number, self._judge)
+        self.turns.note(f"starts driver {number} on {self.checkpoint.name}, {self.code}", "user")
         return driver
-
-    def _settle(self) -> None:
-        """Let all processes end, all requests arrive and all transactions end."""
-        self.turns.chances.faults = 0
-        self.turns.wait(lambda: len(self.turns.strands.living) == 1)
-        while self.kafka.broker.late:
-            self.kafka.arrive()
-        while self.kafka.broker.open_transactions():
-            self.kafka.pass_time(None)
-        while self.kafka.work(True):
-            pass
 
     # -- what happens
 
     def _happens(self, process: SimulatedProcess) -> None:
-        """Let one thing happen at a step of a process."""
         turns, rng = self.turns, self.rng
         driver = next(driver for driver in self.drivers if process in driver.processes)
         choice = rng.randrange(20)
@@ -139,33 +88,15 @@ class QueryLife:
         elif choice < 13:
             self._leave(driver, process)
         elif choice < 15 and (transactions := self.kafka.broker.open_transactions()):
-            transaction = rng.choice(transactions)
-            turns.note(f"the transaction of {transaction.id} epoch {transaction.epoch} has timed out", "brokers")
-            turns.now_ms = max(turns.now_ms, transaction.deadline_ms)
-            self.kafka.broker.time_out(transaction)
+            self._time_out(transactions)
         elif choice < 17:
             self._compact()
         elif not self.kind.at_step():
             self._leave(driver, process)
 
-    def _leave(self, driver: QueryDriver, process: SimulatedProcess) -> None:
-        """Take a driver for dead. It stands still, or the process of its commits does, and goes on when another driver has started."""
-        if not driver.is_over and not driver.is_left:
-            self.turns.note(f"takes {driver.process.name} for dead", "user")
-            driver.is_left = True
-            if self.rng.random() < 0.7:
-                self.turns.freeze(driver.process)
-        self.turns.freeze(process)
-
-    def _compact(self) -> None:
-        topic = self.kafka.broker.topics.get(RECEIPTS)
-        removed = 0 if topic is None else sum(log.compact() for log in topic.logs)
-        self.turns.note(f"the topic of the receipts is compacted, {removed} records are gone", "brokers")
-
     # -- the verdict
 
     def _held_up(self, transaction: SimulatedTransaction) -> None:
-        """Note a commit that waits for a transaction that was open before. It must have taken the id, which ends it."""
         process = self.turns.current
         epoch = self.kafka.taken.get((process.number, transaction.id), 0)
         if transaction.epoch < epoch or epoch == 0:
@@ -189,12 +120,8 @@ class QueryLife:
         return [(r.of, decode_query_receipt(QUERY, r.its_value or b"", "")) for r in found if r.its_key == query_key(QUERY)]
 
     def _judge(self, driver: QueryDriver, batch: int, error: Exception, is_after_stale: bool) -> None:
-        """Note a refusal, and whether it is right. One that a leader of yesterday has caused may be wrong, once."""
-        if not isinstance(error, OutputChangedError | KafkaConfigError):
-            return
-        self.refusals[type(error).__name__] += 1
-        if not self.kind.allows(driver, batch, error) and not is_after_stale:
-            self.broken.append(f"{driver.process.name} was refused without a reason: {type(error).__name__}: {error}")
+        if isinstance(error, OutputChangedError | KafkaConfigError):
+            super()._judge(driver, batch, error, is_after_stale)
 
     def _violations(self) -> list[str]:
         found, broken = dict[int, list[StoredRecord]](), list[str]()

@@ -14,6 +14,7 @@ copied. After each life every number must be there once, and every refusal must 
     checkpoint      epochs, plans and completions, as a driver finds them
     tasks           Spark's part: attempts, copies, failures
     driver          a driver with the real output
+    story           what a life has in common with one of a query: drivers one after the other, and what the user does
     kinds           what the user does in a life, which refusals are right then, and how it must end
     report          what lives came to, and what a command prints of them
     life            one seed's story and the verdict; `run_lives`

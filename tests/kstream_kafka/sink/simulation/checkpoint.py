@@ -145,6 +145,10 @@ class SimulatedCheckpoint:
                 self.settled.add(time)
 
     @property
+    def has_begun(self) -> bool:
+        return bool(self.epochs)
+
+    @property
     def is_complete(self) -> bool:
         """Whether all numbers are in batches that are completed."""
         return all(time in self.done for time in self.plans) and any(plan.until >= self.numbers for plan in self.done.values())

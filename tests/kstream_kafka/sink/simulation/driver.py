@@ -91,6 +91,10 @@ class SinkDriver:
         return self.process.is_dead or not self._turns.is_alive(self.process)
 
     @property
+    def was_refused(self) -> bool:
+        return self.refusals > 0
+
+    @property
     def knows_topic(self) -> bool:
         """Whether each output knows the id of the topic, or learns it when it reads the log."""
         return self.epoch == 0 or all(output._topic_id is not None for output in self.outputs)

@@ -11,60 +11,39 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kstream_kafka.errors import ReceiptsLostError
-
 from kstream.errors import FencedError, OutputChangedError
+
+from .story import RECEIPTS, AnyKind, CopiesCheckpoint, LosesTopic
 
 if TYPE_CHECKING:
     from .checkpoint import PlannedBatch
     from .driver import SinkDriver
     from .life import Life
 
-RECEIPTS = "k-receipts"
 
-
-class Kind:
+class Kind(AnyKind["Life"]):
     """A kind of life. This one: crashes, failures, elections, delays, copies of tasks, drivers that were taken for dead.
 
     No refusal is right but that of an earlier driver, and all is written in the end.
     """
 
-    name: ClassVar[str] = "ordinary"
+    name = "ordinary"
     outputs: ClassVar[tuple[str, ...]] = ("totals", "alerts")
     """The outputs that a life of this kind may have."""
-
-    def __init__(self, life: Life) -> None:
-        self.life = life
-
-    def before_driver(self) -> None:
-        """Do what the user does before the next driver starts."""
-
-    def at_step(self) -> bool:
-        """Do what the user does in the midst of a life. Return whether there was something to do."""
-        return False
-
-    def after_refusal(self, error: Exception) -> bool:
-        """Do what the error tells the user to do. Return whether the life goes on."""
-        return True
-
-    def may_end_refused(self) -> bool:
-        """Return whether a life may end before everything is written."""
-        return False
 
     def violations(self, found: dict[int, list[str]]) -> list[str]:
         """Return what is broken in an output beside the count of each number. `found`: number → the tags of its values."""
         return []
 
-    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
-        """Return whether a refusal is right. It has come just now."""
+    def allows(self, driver: SinkDriver, batch: PlannedBatch, error: Exception) -> bool:
         return isinstance(error, FencedError) and driver.checkpoint.epoch > driver.epoch
 
-    def _receipts(self, plan: PlannedBatch) -> Iterator[dict[str, Any]]:
+    def _receipts(self, batch: PlannedBatch) -> Iterator[dict[str, Any]]:
         """The receipts of a batch that are committed."""
         topic = self.life.kafka.broker.topics.get(RECEIPTS)
         for log in () if topic is None else topic.logs[1:]:
             for record in log.ever:
-                if record.is_committed and (form := json.loads(record.its_value or b"{}")).get("batch") == plan.time.milliseconds:
+                if record.is_committed and (form := json.loads(record.its_value or b"{}")).get("batch") == batch.time.milliseconds:
                     yield form
 
 
@@ -97,11 +76,11 @@ class OtherLayout(Kind):
     def _use(self, value: int) -> None:
         self.life.application = replace(self.life.application, other_partitions=value)
 
-    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+    def allows(self, driver: SinkDriver, batch: PlannedBatch, error: Exception) -> bool:
         if isinstance(error, OutputChangedError):
-            number = max(1, plan.num_partitions + driver.application.other_partitions)
-            return any(form["partitions"] != number for form in self._receipts(plan))
-        return super().allows(driver, plan, error)
+            number = max(1, batch.num_partitions + driver.application.other_partitions)
+            return any(form["partitions"] != number for form in self._receipts(batch))
+        return super().allows(driver, batch, error)
 
 
 class OtherHashing(OtherLayout):
@@ -116,10 +95,10 @@ class OtherHashing(OtherLayout):
     def _use(self, value: int) -> None:
         self.life.application = replace(self.life.application, hashing=value)
 
-    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+    def allows(self, driver: SinkDriver, batch: PlannedBatch, error: Exception) -> bool:
         if isinstance(error, OutputChangedError):
-            return any(form["hashing"] != driver.application.hashing for form in self._receipts(plan))
-        return Kind.allows(self, driver, plan, error)
+            return any(form["hashing"] != driver.application.hashing for form in self._receipts(batch))
+        return Kind.allows(self, driver, batch, error)
 
 
 class OtherContent(Kind):
@@ -140,7 +119,7 @@ class OtherContent(Kind):
         return broken
 
 
-class OlderCheckpoint(Kind):
+class OlderCheckpoint(CopiesCheckpoint["Life"], Kind):
     """The user restores a backup of the checkpoint. It is refused if a driver has written since; then the newest checkpoint goes on.
 
     Each output has a fence of its own. So drivers of two copies that start at once can each take one of two outputs. And even with one
@@ -150,21 +129,6 @@ class OlderCheckpoint(Kind):
     name = "older checkpoint"
     outputs = ("totals",)
 
-    def __init__(self, life: Life) -> None:
-        super().__init__(life)
-        self.is_refused = False
-
-    def at_step(self) -> bool:
-        """Make a backup. With some luck it is in the middle of a life."""
-        if self.life.other is not None or not self.life.checkpoint.epochs:
-            return False
-        self._copy()
-        return True
-
-    def before_driver(self) -> None:
-        if self.life.other is not None and not self.is_refused and self.life.rng.random() < 0.5:
-            self._swap()
-
     def after_refusal(self, error: Exception) -> bool:
         """The user goes back to the other copy, and stays there until that one is refused."""
         if self.life.other is not None:
@@ -172,10 +136,10 @@ class OlderCheckpoint(Kind):
             self._swap()
         return True
 
-    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
+    def allows(self, driver: SinkDriver, batch: PlannedBatch, error: Exception) -> bool:
         if isinstance(error, (OutputChangedError, FencedError)) and self._has_what_another_copy_wrote(driver):
             return True
-        return super().allows(driver, plan, error)
+        return super().allows(driver, batch, error)
 
     def may_end_refused(self) -> bool:
         """Both copies have written, because one has not seen what the other one wrote.
@@ -187,17 +151,6 @@ class OlderCheckpoint(Kind):
         newest = {driver.checkpoint.name: driver for driver in life.drivers}
         is_possible = life.has_overlap or life.kafka.stale_answers > 0 or life.kafka.short_reads > 0
         return is_possible and len(newest) == 2 and all(self._has_what_another_copy_wrote(driver) for driver in newest.values())
-
-    def _copy(self) -> None:
-        life = self.life
-        life.other = life.checkpoint.copy("the copy")
-        life.turns.note("a backup of the checkpoint is made", "user")
-
-    def _swap(self) -> None:
-        life = self.life
-        assert life.other is not None
-        life.checkpoint, life.other = life.other, life.checkpoint
-        life.turns.note(f"uses {life.checkpoint.name}", "user")
 
     def _has_what_another_copy_wrote(self, driver: SinkDriver) -> bool:
         """Whether the topic has a fence or a receipt that the checkpoint of a driver does not know."""
@@ -211,20 +164,10 @@ class CopiedCheckpoint(OlderCheckpoint):
     """The user copies the checkpoint and starts drivers on both copies. One of the copies goes on, the other one is refused."""
 
     name = "copied checkpoint"
-
-    def at_step(self) -> bool:
-        return False
-
-    def before_driver(self) -> None:
-        if not self.life.drivers or not self.life.checkpoint.epochs:
-            return
-        if self.life.other is None and self.life.rng.random() < 0.7:
-            self._copy()
-        if self.life.other is not None and not self.is_refused:
-            self._swap()
+    has_drivers_on_both = True
 
 
-class LostTopic(Kind):
+class LostTopic(LosesTopic["Life"], Kind):
     """The topic of the receipts is deleted, after it had receipts of a completed batch. Drivers that start are refused from then on.
 
     A driver that has read the log before may know of no topic, and makes another one. So none of that kind may live.
@@ -232,54 +175,12 @@ class LostTopic(Kind):
 
     name = "lost topic"
 
-    def __init__(self, life: Life) -> None:
-        super().__init__(life)
-        self.is_lost = False
-
-    def at_step(self) -> bool:
-        return self._lose()
-
-    def before_driver(self) -> None:
-        if self.life.rng.random() < 0.7:
-            self._lose()
-
-    def after_refusal(self, error: Exception) -> bool:
-        return not (self.is_lost and isinstance(error, ReceiptsLostError))
-
-    def may_end_refused(self) -> bool:
-        return self.is_lost
-
-    def allows(self, driver: SinkDriver, plan: PlannedBatch, error: Exception) -> bool:
-        return (self.is_lost and isinstance(error, ReceiptsLostError)) or super().allows(driver, plan, error)
-
-    def _lose(self) -> bool:
-        if self.is_lost or not self._is_known():
-            return False
-        self.is_lost = True
-        self.life.turns.note("deletes the topic of the receipts", "user")
-        self.life.kafka.broker.delete(RECEIPTS)
-        return True
-
-    def _is_known(self) -> bool:
-        """Whether the checkpoint and all drivers know the topic for each output."""
-        outcomes = self.life.checkpoint.outcomes.values()
-        if any(not driver.knows_topic for driver in self.life.drivers if not driver.is_over):
-            return False
-        return all(any(said.get(name) is not None for said in outcomes) for name in self.life.application.outputs)
-
 
 class RemadeTopic(LostTopic):
     """The topic of the receipts is deleted, and made anew by somebody else."""
 
     name = "remade topic"
-
-    def _lose(self) -> bool:
-        broker = self.life.kafka.broker
-        number = len(broker.topics[RECEIPTS].logs) if RECEIPTS in broker.topics else 0
-        if not super()._lose():
-            return False
-        broker.create(RECEIPTS, number)
-        return True
+    is_remade = True
 
 
 KINDS: tuple[type[Kind], ...] = (
