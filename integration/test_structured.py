@@ -21,7 +21,6 @@ from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.structured.columns import chosen_columns, default_schema
 from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.readers import KafkaBatchReader
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from integration.kafka_broker import KafkaBroker
@@ -32,6 +31,7 @@ from integration.structured_queries import rows_of
 from kstream.cli import main
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.topic_offsets import text_of
+from tests.kstream_kafka.arrow_of_spark import arrow_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -215,7 +215,7 @@ def test_every_record_batch_has_the_schema_of_the_query(kafka: KafkaBroker, topi
         reader = KafkaBatchReader(options, chosen_columns(schema))
         batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
         assert len(batches) > 2 and sum(batch.num_rows for batch in batches) == 25_000
-        assert all(to_arrow_schema(schema, timezone="UTC").equals(batch.schema) for batch in batches)
+        assert all(arrow_of_spark(schema).equals(batch.schema) for batch in batches)
 
 
 def test_an_option_that_does_not_exist_is_refused_when_the_query_is_defined(spark: SparkSession) -> None:

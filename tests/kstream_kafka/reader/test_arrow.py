@@ -16,9 +16,9 @@ from kstream_kafka.reader import arrow
 from kstream_kafka.reader.arrow import COLUMNS, Chunk, record_batches, to_record_batch
 from kstream_kafka.reader.data_frame import SCHEMA, checked_columns, kafka_data_frame, read_tasks
 from kstream_kafka.reader.range_reads import Lend
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from kstream.errors import MissingDependencyError
+from tests.kstream_kafka.arrow_of_spark import arrow_of_spark
 from tests.kstream_kafka.fakes import Message, records
 
 WHERE = OffsetRange("orders", 3, 0, 100)
@@ -63,7 +63,7 @@ def test_the_columns_are_those_of_Sparks_Kafka_source():
 
 
 def test_the_schema_told_to_Spark_is_the_schema_of_the_batches():
-    expected = [(field.name, field.type) for field in to_arrow_schema(SCHEMA, timezone="UTC")]
+    expected = [(field.name, field.type) for field in arrow_of_spark(SCHEMA)]
     made = to_record_batch([(WHERE, records([1]))]).schema
     assert [(name, str(kind).replace("element", "item")) for name, kind in expected] == [(f.name, str(f.type)) for f in made]
     assert list(COLUMNS) == SCHEMA.names

@@ -21,11 +21,11 @@ from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.partition_reads import KafkaInputPartition, PartitionReads
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kstream.offsets.offset_range import OffsetRange
 from kstream.worker import process
+from tests.kstream_kafka.arrow_of_spark import arrow_of_spark
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 ALL = default_schema(include_headers=True)
@@ -53,7 +53,7 @@ def test_a_task_gives_the_columns_of_the_query_in_its_order_with_sparks_types(co
     schema = StructType([ALL[name] for name in names])
     [batch] = reads(*names).read(partition(0, 10))
     assert batch.schema.names == list(names) and batch.num_rows == 10
-    assert to_arrow_schema(schema, timezone="UTC").equals(batch.schema)
+    assert arrow_of_spark(schema).equals(batch.schema)
 
 
 def test_a_task_reads_the_records_of_its_partition_and_no_others(consumer: FakeConsumer) -> None:

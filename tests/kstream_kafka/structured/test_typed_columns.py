@@ -21,7 +21,6 @@ from kstream_kafka.reader.typed_columns import TypedColumns
 from kstream_kafka.structured.columns import columns_of, schema_of
 from kstream_kafka.structured.options import SourceOptions
 from kstream_kafka.structured.partition_reads import KafkaInputPartition, PartitionReads
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -43,6 +42,7 @@ from pyspark.sql.types import (
 )
 
 from kstream.offsets.offset_range import OffsetRange
+from tests.kstream_kafka.arrow_of_spark import arrow_of_spark
 from tests.kstream_kafka.fakes import FakeConsumer, Message
 from tests.kstream_kafka.schemas.avro_orders import ORDER, A
 from tests.kstream_kafka.schemas.protobuf_orders import Order, an_order
@@ -111,7 +111,7 @@ def test_a_field_with_the_name_of_a_records_column_needs_the_struct(field: Struc
 )
 def test_a_field_has_the_type_that_spark_gives_to_arrow(kind: DataType) -> None:
     schema = StructType([StructField("x", kind)])
-    assert columns(*schema.fields).values.fields.equals(to_arrow_schema(schema, timezone="UTC"))
+    assert columns(*schema.fields).values.fields.equals(arrow_of_spark(schema))
 
 
 def test_what_cannot_be_a_schema_is_refused() -> None:
@@ -205,7 +205,7 @@ def read(chosen: TypedColumns) -> pa.RecordBatch:
 def test_a_task_gives_fields_and_columns_of_records_in_the_order_of_the_query(consumer: FakeConsumer) -> None:
     schema = StructType([CORRUPT, StructField("offset", LongType()), ID, StructField("value", BinaryType())])
     batch = read(columns(*schema.fields))
-    assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+    assert batch.schema.equals(arrow_of_spark(schema))
     assert batch.select(["_corrupt", "offset", "id"]).to_pydict() == {
         "_corrupt": [None, '{"id":"six"}', None, None],
         "offset": [5, 6, 7, 8],
