@@ -32,6 +32,7 @@ ON_THE_BROKER = {
     "poison_records": ["--records", "2000", "--rounds", "1"],
     "data_frames": ["--records", "2000", "--rounds", "1", "--alone"],
     "structured": ["--records", "2000", "--triggers", "5", "--rounds", "1", "--alone"],
+    "typed_values": ["--records", "2000", "--rounds", "1", "--alone"],
 }
 
 

@@ -12,6 +12,7 @@ MODULES = (
     "structured",
     "structured_sink",
     "registry_values",
+    "typed_values",
     "bookkeeping",
     "map_with_state",
     "inverse_window",
