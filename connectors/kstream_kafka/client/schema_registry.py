@@ -215,6 +215,10 @@ _clients: dict[tuple[tuple[str, Any], ...], _Client] = {}
 _lock = threading.Lock()
 
 
+class _NoRegistryError(ValueError):
+    """What answers is no schema registry."""
+
+
 class _Session(NamedTuple):
     """A client of confluent_kafka, which is thread-safe, and the settings that it was made of, with the values of their sources."""
 
@@ -230,24 +234,23 @@ class _Client:
         self._settings, self._url = settings, url
         self._lock = threading.Lock()
         self._session: _Session | None = None
-        self._known: dict[int, RegisteredSchema] = {}
+        self._met = set[int]()
+        """The ids that the registry has known. confluent_kafka's client keeps their schemas."""
         self._unknown = UnknownIds()
         self._has_warned = False
 
     def schema(self, schema_id: int, is_given: bool) -> RegisteredSchema | None:
         """Return the schema of an id; None if the registry does not know it."""
-        found = self._known.get(schema_id)
-        if found is not None:
-            return found
         with self._lock:
-            pauses = AGAIN_AFTER_S if is_given else self._unknown.pauses(schema_id, time.monotonic())
+            is_sure = is_given or schema_id in self._met
+            pauses = AGAIN_AFTER_S if is_sure else self._unknown.pauses(schema_id, time.monotonic())
         if pauses is None:
             return None
         for pause in (0.0, *pauses):
             time.sleep(pause)
-            found = self._asked(lambda client: self._registered(client, schema_id, client.get_schema(schema_id, fmt="serialized")))
+            found = self._asked(lambda client: self._registered(client, schema_id, _told(client.get_schema, schema_id, fmt="serialized")))
             if found is not None:
-                self._known[schema_id] = found
+                self._met.add(schema_id)
                 return found
         if not is_given:
             self._add_unknown(schema_id)
@@ -267,7 +270,7 @@ class _Client:
         """Return the newest schema of a subject; None if there is none."""
 
         def ask(client: Any) -> RegisteredSchema:
-            newest = client.get_latest_version(subject, "serialized")
+            newest = _told(client.get_latest_version, subject, "serialized")
             return self._registered(client, newest.schema_id, newest.schema)
 
         return self._asked(ask)
@@ -276,7 +279,7 @@ class _Client:
         """Return the id of a schema, registered if it is not yet, as are those that it refers to."""
 
         def ask(client: Any) -> int:
-            return client.register_schema(subject, self._with_references(client, kind, text, needed))
+            return _told(client.register_schema, subject, self._with_references(client, kind, text, needed))
 
         number: int | None = self._asked(ask)
         if number is None:
@@ -290,8 +293,8 @@ class _Client:
         references: list[Any] = []
         for one in needed:
             schema = self._with_references(client, kind, one.text, one.references)
-            client.register_schema(one.name, schema)
-            references.append(SchemaReference(one.name, one.name, client.lookup_schema(one.name, schema).version))
+            _told(client.register_schema, one.name, schema)
+            references.append(SchemaReference(one.name, one.name, _told(client.lookup_schema, one.name, schema).version))
         return Schema(text, kind, references)
 
     def _registered(self, client: Any, schema_id: int, schema: Any) -> RegisteredSchema:
@@ -301,7 +304,7 @@ class _Client:
         def follow(needed: Any) -> None:
             for reference in needed.references or ():
                 if reference.name not in references and not is_built_in(reference.name):
-                    found = client.get_version(reference.subject, reference.version, True, "serialized").schema
+                    found = _told(client.get_version, reference.subject, reference.version, True, "serialized").schema
                     follow(found)
                     references[reference.name] = found.schema_str
 
@@ -352,13 +355,37 @@ class _Client:
                 return None
             raise SchemaRegistryRefusedError(self._url, e.http_status_code, redact(str(e.error_message))) from None
         except _errors_of_no_answer() as e:
+            if isinstance(e, _NoRegistryError):
+                self._forget(session)
             raise SchemaRegistryUnreachableError(self._url, redact(f"{type(e).__name__}: {e}")) from None
+
+    def _forget(self, session: _Session) -> None:
+        """Make another client at the next request: this one may have kept an answer that was none."""
+        with self._lock:
+            if self._session is session:
+                self._session = None
 
     def _read(self) -> dict[str, Any]:
         """Return the settings with the values of their sources. Texts from now on do not show them."""
         values = {name: value.read() if isinstance(value, SecretSource) else value for name, value in self._settings.items()}
         add_secrets(values, _PUBLIC)
         return {"timeout": TIMEOUT_S, **values}
+
+
+def _told(ask: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Return the answer to a request of the client, which takes any JSON for that of a registry.
+
+    Raises:
+        _NoRegistryError: the answer has another form.
+        Exception: an error of the client.
+    """
+    try:
+        told = ask(*arguments, **named)
+    except (TypeError, AttributeError) as e:
+        raise _NoRegistryError(f"what answers is no schema registry ({type(e).__name__}: {e})") from e
+    if told is None or getattr(getattr(told, "schema", told), "schema_str", "") is None:
+        raise _NoRegistryError("what answers is no schema registry (the answer has no schema and no id)")
+    return told
 
 
 def is_built_in(name: str) -> bool:

@@ -26,6 +26,7 @@ class RegistryServer:
         requests: method and path of each request that was authorized, in order.
         login: user and password, as `user:password`; None lets everybody in.
         failures: so many next requests get the status 503.
+        instead: status and body of every answer, as of another server at this address; None for those of the registry.
         lag: so many next requests for a schema find none, as with a follower that does not have it yet.
     """
 
@@ -34,6 +35,7 @@ class RegistryServer:
         self.login = login
         self.failures = 0
         self.lag = 0
+        self.instead: Answer | None = None
         self._lock = threading.Lock()
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -64,6 +66,8 @@ class RegistryServer:
             if self.login is not None and login != self.login:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
             self.requests.append(f"{method} {path}")
+            if self.instead is not None:
+                return self.instead
             if self.failures:
                 self.failures -= 1
                 return 503, {"error_code": 50301, "message": "not ready"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kstream_kafka.client import schema_registry, unknown_ids
@@ -111,6 +113,19 @@ def test_a_wrong_path_of_the_url_is_no_schema_that_the_registry_does_not_know(se
         registry.schema(1)
     with pytest.raises(SchemaRegistryRefusedError, match="HTTP 404"):
         registry.latest("orders-value")
+
+
+@pytest.mark.parametrize("body", [[], "ok", None, {}, {"status": "ok"}], ids=json.dumps)
+def test_an_answer_that_is_none_of_a_registry_is_no_answer_and_is_not_kept(server: RegistryServer, body: Any):
+    number = server.register("orders-value", ORDER)
+    registry = SchemaRegistry(server.url)
+    server.instead = (200, body)
+    for ask in (lambda: registry.schema(number), lambda: registry.latest("orders-value"), lambda: registry.register("x", "AVRO", ORDER)):
+        with pytest.raises(SchemaRegistryUnreachableError, match="what answers is no schema registry"):
+            ask()
+    server.instead = None
+    assert registry.schema(number) is not None
+    assert registry.register("x", "AVRO", ORDER) == number
 
 
 def test_a_wrong_password_is_refused_with_the_remedy_and_without_the_password(server: RegistryServer):
