@@ -18,6 +18,7 @@ from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.chunk_parts import Part, fitting, together
 from kstream_kafka.reader.registry_options import SCHEMA_ID, fields_of_options, registry_of, schema_id_of_options
 from kstream_kafka.reader.value_formats import DecodedValues, MalformedValue, ValueSchema
+from kstream_kafka.schemas.avro_empty_items import bounded_reader
 from kstream_kafka.schemas.avro_fields import AvroFields
 from kstream_kafka.schemas.avro_schema import AvroSchema, fastavro
 from kstream_kafka.schemas.framed_values import FramedValues, Rows
@@ -87,7 +88,7 @@ class _RecordReader:
         self._fields = fields
         self._written = written.parsed_plain()
         self._own = None if own == written else own.parsed_plain()
-        self._read = fastavro().schemaless_reader
+        self._read = bounded_reader(self._written)
 
     def read(self, framed: FramedValues, rows: Rows, malformed: list[MalformedValue]) -> Part:
         """Return the rows that fit, with a struct for each; the others are added to `malformed`."""
@@ -115,7 +116,7 @@ class _RecordReader:
         return built if built.type == wanted else built.cast(wanted)
 
 
-def avro_fields(options: Mapping[str, str]) -> pa.Schema:
+def avro_fields(options: Mapping[str, Any]) -> pa.Schema:
     """Return the columns of the reader's schema that the options name. As `fields_of_options`."""
     return fields_of_options(options, lambda registry, number: AvroFields(_own_schema(registry, number).parsed()).columns())
 

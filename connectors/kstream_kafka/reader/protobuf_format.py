@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kstream_kafka.client.schema_registry import SchemaRegistry, UnknownSchemaError
+from kstream_kafka.client.schema_registry import SchemaRegistry
 from kstream_kafka.reader.chunk_parts import Part, fitting, together
 from kstream_kafka.reader.registry_options import fields_of_options, registry_of
 from kstream_kafka.reader.value_formats import DecodedValues, MalformedValue, ValueSchema
@@ -59,7 +59,7 @@ class ProtobufFormat:
         check_protobuf()
         self._fields = schema.fields
         self._registry = registry_of(schema.options)
-        self._readers: dict[tuple[int, MessagePath], _MessageReader | str] = {}
+        self._readers: dict[tuple[int, MessagePath], _MessageReader] = {}
 
     def decode(self, values: pa.BinaryArray) -> DecodedValues:
         """Decode the values of a chunk. May block on the registry, when a schema is met for the first time.
@@ -98,10 +98,8 @@ class ProtobufFormat:
         try:
             message = ProtobufSchema.registered(self._registry, schema_id).message_class(path)
             found = _MessageReader(message, self._fields)
-        except UnknownSchemaError as e:
-            return f"does not fit: {e}"  # it is not kept: the registry may know the schema while the task still runs
         except ValueError as e:
-            found = f"does not fit: {e}"
+            return f"does not fit: {e}"  # it is not kept: damaged values have any paths, and a schema may be known a minute later
         self._readers[schema_id, path] = found
         return found
 
@@ -188,7 +186,7 @@ def _misfit(field: Any, wanted: pa.DataType) -> ValueError:
     return ValueError(f"the field {field.name} is {words}, and the column is {wanted}")
 
 
-def protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
+def protobuf_fields(options: Mapping[str, Any]) -> pa.Schema:
     """Return the columns of the first message of the file that the options name. As `fields_of_options`."""
     return fields_of_options(options, _columns)
 

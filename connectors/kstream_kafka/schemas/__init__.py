@@ -4,6 +4,7 @@ registry_codec     RegistryCodec: the base of the codecs of single values
 framing            the frame of a value: a zero byte and the id of its schema
 avro_schema        AvroSchema: the text of a schema, and what fastavro makes of it
 avro_fields        AvroFields: the fields of a record as columns
+avro_empty_items   bounded_reader: a limit on items of a value that take no byte
 framed_values      FramedValues: the schema ids of a whole chunk
 avro               AvroDeserializer, AvroSerializer: values of the records of an RDD
 protobuf_schema    ProtobufSchema: a file of Protobuf, and the classes of its messages

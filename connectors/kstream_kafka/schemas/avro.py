@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from kstream_kafka.client.schema_registry import AVRO, SchemaRegistry
 from kstream_kafka.errors import KafkaConfigError
+from kstream_kafka.schemas.avro_empty_items import bounded_reader
 from kstream_kafka.schemas.avro_schema import AvroSchema, fastavro
 from kstream_kafka.schemas.framing import HEAD, frame_of, schema_id_of
 from kstream_kafka.schemas.registry_codec import RegistryCodec
@@ -127,7 +128,8 @@ def _reader(written: AvroSchema, own: AvroSchema | None) -> Read:
     """Return the function that reads the values of a writer's schema, brought to the reader's own schema if there is one."""
     if written.is_bytes:
         return BytesIO.read
-    read, writers, readers = fastavro().schemaless_reader, written.parsed(), None if own is None else own.parsed()
+    writers, readers = written.parsed(), None if own is None else own.parsed()
+    read = bounded_reader(writers)
     return lambda file: read(file, writers, readers)
 
 

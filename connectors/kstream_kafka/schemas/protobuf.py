@@ -52,7 +52,7 @@ class ProtobufDeserializer(RegistryCodec):
             return None
         schema_id = schema_id_of(raw)
         path, begin = message_path(raw)
-        read = self._reads.get((schema_id, path))
+        read = self._reads.get((schema_id, path)) if self._message is None else self._message.FromString
         if read is None:
             read = self._reads[schema_id, path] = self._read_of(schema_id, path)
         try:
@@ -62,8 +62,6 @@ class ProtobufDeserializer(RegistryCodec):
 
     def _read_of(self, schema_id: int, path: MessagePath) -> Callable[[bytes], Any]:
         """Return the function that reads the messages of a path. May block on the registry."""
-        if self._message is not None:
-            return self._message.FromString
         read = ProtobufSchema.registered(self._registry, schema_id).message_class(path).FromString
         return lambda payload: plain(read(payload))
 

@@ -162,6 +162,15 @@ def test_a_damaged_count_reads_no_byte_of_the_values_behind_it(server: RegistryS
     assert bad == (0, "is none of its Avro schema: EOFError: ")
 
 
+def test_a_damaged_count_of_items_without_bytes_makes_no_more_objects_than_a_value_may_have(server: RegistryServer):
+    """The list of one null says that it has 2**62 of them."""
+    fields = [{"name": "n", "type": {"type": "array", "items": "null"}}, {"name": "id", "type": "int"}]
+    (good,) = written(server, fields, {"n": [None], "id": 7})
+    found = decoded(server, {"id": pa.int32()}, good[:5] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\0\x0e", good)
+    assert found.malformed == [(0, "is none of its Avro schema: ValueError: it has more than 1000 items without bytes")]
+    assert found.rows.to_pylist() == [None, {"id": 7}]
+
+
 def test_a_timestamp_after_the_last_year_of_arrow_is_the_fault_of_its_value(server: RegistryServer):
     at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
     rows = written(server, [at], {"at": 1_790_000_000_000}, {"at": 2**62})

@@ -99,6 +99,15 @@ def test_a_task_decodes_values_of_a_file_that_the_registry_knows_a_minute_later(
     assert decoder.decode(binary(raw)).rows.to_pylist() == [{"id": 1}]
 
 
+def test_damaged_paths_of_messages_leave_nothing_in_a_task(server: RegistryServer):
+    (good,) = written(server, Order(id=1))
+    decoder: Any = ValueSchema("protobuf", pa.schema([("id", pa.int64())]), options={"schema.registry.url": server.url}).open()
+    for part in range(10, 60):
+        (bad,) = decoder.decode(binary(good[:5] + bytes((2, 2 * part)) + good[6:])).malformed
+        assert bad.reason == f"does not fit: its schema has no message {part}"
+    assert len(decoder._readers) == 0
+
+
 def test_what_does_not_fit_says_why(server: RegistryServer):
     (good,) = written(server, Order(big=2**63))
     found = decoded(server, {"big": pa.int64()}, b"{}", good[:5], b"\0\0\0\0\x63\0", good[:-1], good)

@@ -97,6 +97,7 @@ def test_a_schema_with_references(server: RegistryServer, registry: SchemaRegist
 def test_bad_bytes_are_errors_of_their_record(server: RegistryServer, registry: SchemaRegistry):
     raw = written(registry, [{"name": "name", "type": "string"}], {"name": "Zoë"})
     other = server.register("proto", "CgA=", "PROTOBUF").to_bytes(4, "big")
+    nulls = server.register("nulls", '{"type": "array", "items": "null"}').to_bytes(4, "big")
     decode = AvroDeserializer(registry)
     for bad, words in {
         b"": "begins with nothing",
@@ -107,6 +108,7 @@ def test_bad_bytes_are_errors_of_their_record(server: RegistryServer, registry: 
         raw[:-1]: "none of the Avro schema 1",
         raw + b"x": "none of the Avro schema 1: 1 bytes are left after it",
         raw[:6] + b"\xff" + raw[7:]: "none of the Avro schema 1: UnicodeDecodeError",
+        b"\0" + nulls + b"\xfe\xff\xff\xff\x7f\0": "more than 1000 items without bytes",
     }.items():
         with pytest.raises(ValueError, match=words):
             decode(bad)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import pickle
 import sys
 from collections.abc import Generator
 from importlib.abc import MetaPathFinder
+from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -62,6 +64,17 @@ def test_messages_of_a_generated_class_need_no_registry():
     away = SchemaRegistry({"url": "http://127.0.0.1:9", "max.retries": 0})
     raw = b"\0\0\0\0\7\0" + an_order().SerializeToString()
     assert ProtobufDeserializer(away, Order)(raw) == an_order()
+
+
+def test_damaged_paths_of_messages_leave_nothing_in_a_worker(registry: SchemaRegistry):
+    raw = ProtobufSerializer(registry, Order, "orders-value")(an_order())
+    assert raw is not None
+    for decode in (ProtobufDeserializer(registry), ProtobufDeserializer(registry, Order)):
+        kept: dict[Any, Any] = decode._reads  # pyright: ignore[reportPrivateUsage]
+        for part in range(10, 60):
+            with contextlib.suppress(ValueError):
+                decode(raw[:5] + bytes((4, 0, 2 * part)) + raw[6:])
+        assert len(kept) == 0
 
 
 def test_a_tombstone_stays_none(registry: SchemaRegistry):
