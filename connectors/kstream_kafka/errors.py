@@ -74,6 +74,8 @@ class KafkaConfigError(KafkaError, errors.ConfigurationError):
 class SourceOptionError(KafkaError, errors.ConfigurationError):
     """An option of the data source `kstream` is unknown, refused or cannot work. Facts: key, reason, hint."""
 
+    reason: str
+
     def __init__(self, key: str, reason: str, hint: str = "") -> None:
         super().__init__(
             f"Option {key!r} of the data source kstream {reason}.{' ' + hint if hint else ''}", key=key, reason=reason, hint=hint

@@ -117,6 +117,11 @@ class SchemaRegistry:
         """The address of the registry, without a password."""
         return redact(str(self._settings["url"]))
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings, with the sources of secrets. Another registry can be made of them."""
+        return dict(self._settings)
+
     def not_storable(self) -> list[str]:
         """Return the names of the settings that may hold a secret, which are never stored with a checkpoint."""
         return [f"{PREFIX}{name}" for name, value in self._settings.items() if not _is_public(name, value)]

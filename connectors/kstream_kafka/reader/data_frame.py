@@ -27,6 +27,7 @@ from kstream.public_call import refused
 from kstream.worker.process import freeze_gc
 from kstream.worker.record_errors import TaskErrors
 from kstream.worker.record_failure import VALUE_CONVERTER, RecordStep
+from kstream_kafka.errors import SourceOptionError
 from kstream_kafka.reader.range_reads import RangeReads
 from kstream_kafka.reader.range_task import lend_in_task, stored_letters
 from kstream_kafka.reader.tolerant_decoding import record_of
@@ -34,6 +35,7 @@ from kstream_kafka.reader.tolerant_decoding import record_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kstream_kafka.client.schema_registry import SchemaRegistry
     from kstream_kafka.reader.typed_columns import TypedColumns
     from kstream_kafka.reader.value_formats import Mode
 
@@ -81,44 +83,64 @@ def checked_columns(call: str, columns: Sequence[str] | None) -> tuple[str, ...]
     return tuple(columns)
 
 
-def checked_typed_columns(call: str, schema: Any, value_format: str, mode: Mode, policy: str) -> tuple[StructType, TypedColumns]:
-    """Return the schema of a call, and its columns.
+def checked_typed_columns(
+    call: str,
+    schema: Any,
+    value_format: str,
+    mode: Mode,
+    policy: str,
+    registry: SchemaRegistry | None = None,
+    schema_id: int | None = None,
+) -> tuple[StructType, TypedColumns]:
+    """Return the schema of a call, and its columns. Blocks on the registry if there is no schema.
 
     Args:
         call: the name of the public function, for the message.
-        schema: a StructType, or its DDL; None for the format `text`, whose field is `value`.
+        schema: a StructType, or its DDL. None for the format `text`, whose field is `value`, or for the fields of `schema_id`.
         value_format: the name of the format of the values.
         mode: what becomes of a value that does not fit.
         policy: the errors policy of the stream.
+        registry: the schema registry of Avro and Protobuf values.
+        schema_id: the id of the reader's schema.
 
     Raises:
         TypeError: `schema` is neither.
+        KafkaError: an error of the registry.
         ValueError: the format or the mode is unknown, the mode needs another errors policy, or the schema cannot be that of the values.
         MissingDependencyError: pyarrow or pandas is missing or too old.
     """
     _require_arrow()
-    from kstream_kafka.reader.value_columns import TEXT, typed_columns
+    from kstream_kafka.reader.registry_options import options_of
+    from kstream_kafka.reader.value_columns import TEXT, schema_of_format, typed_columns
     from kstream_kafka.reader.value_formats import FORMATS, MODES
 
     def no(reason: str, hint: str) -> Exception:
         return refused(ValueError(f"{call}: schema {reason}.{' ' + hint if hint else ''}"))
 
-    known = [name for name, entry in FORMATS.items() if not entry.has_registry]
-    if value_format not in known:
-        hint = " A stream decodes Avro and Protobuf by valueDecoder" if value_format in FORMATS else ""
-        raise refused(ValueError(f"{call}: value_format must be one of {', '.join(known)}, it is {value_format!r}.{hint}"))
+    if value_format not in FORMATS:
+        raise refused(ValueError(f"{call}: value_format must be one of {', '.join(FORMATS)}, it is {value_format!r}"))
+    if FORMATS[value_format].has_registry and registry is None:
+        raise refused(ValueError(f"{call}: value_format={value_format!r} needs schema_registry"))
+    if not FORMATS[value_format].has_registry and (registry is not None or schema_id is not None):
+        raise refused(ValueError(f"{call}: schema_registry and value_schema_id are for the values of a registry, as 'avro'"))
     if mode not in MODES:
         raise refused(ValueError(f"{call}: mode must be one of {', '.join(MODES)}, it is {mode!r}"))
     if mode == "dead-letter" and policy != "dead-letter":
         hint = "Give the stream onRecordError='dead-letter' and a deadLetterTopic"
         raise refused(ValueError(f"{call}: mode is 'dead-letter', and the errors policy of the stream is {policy!r}. {hint}"))
+    options: dict[str, Any] = {} if registry is None else options_of(registry, schema_id)
     if schema is None and value_format == TEXT:
         schema = "value STRING"
+    elif schema is None and schema_id is not None:
+        try:
+            schema = schema_of_format(SCHEMA, value_format, options)
+        except SourceOptionError as e:
+            raise refused(ValueError(f"{call}: value_schema_id {e.reason}")) from None
     if isinstance(schema, str):
         schema = _parse_datatype_string(schema)
     if not isinstance(schema, StructType):
         raise refused(TypeError(f"{call}: schema must be a StructType or its DDL, as 'id BIGINT, amount DOUBLE', it is {schema!r}"))
-    return schema, typed_columns(schema, value_format, mode, {}, no)
+    return schema, typed_columns(schema, value_format, mode, options, no)
 
 
 def kafka_data_frame(

@@ -1,9 +1,9 @@
-"""The options of a query for values of a schema registry."""
+"""The options for values of a schema registry: those of a query, and of `foreachBatch` by the same names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstream_kafka.client.schema_registry import PREFIX, SchemaRegistry
 from kstream_kafka.errors import SourceOptionError
@@ -15,12 +15,18 @@ SCHEMA_ID = "value.schema.id"
 """The option with the id of the reader's schema."""
 
 
-def registry_of(options: Mapping[str, str]) -> SchemaRegistry:
+def options_of(registry: SchemaRegistry, schema_id: int | None) -> dict[str, Any]:
+    """Return the options that name a registry, and the reader's schema. Pure. Inverse of `registry_of` and `schema_id_of_options`."""
+    settings = {f"{PREFIX}{name}": value for name, value in registry.settings.items()}
+    return settings if schema_id is None else {**settings, SCHEMA_ID: str(schema_id)}
+
+
+def registry_of(options: Mapping[str, Any]) -> SchemaRegistry:
     """Return the registry that the options of a query name. KafkaConfigError if they cannot work."""
     return SchemaRegistry({name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)})
 
 
-def schema_id_of_options(options: Mapping[str, str]) -> int | None:
+def schema_id_of_options(options: Mapping[str, Any]) -> int | None:
     """Return the id of the reader's schema; None if the options name none. SourceOptionError if it is no number."""
     given = options.get(SCHEMA_ID)
     if given is None:
@@ -30,7 +36,7 @@ def schema_id_of_options(options: Mapping[str, str]) -> int | None:
     return int(given)
 
 
-def fields_of_options(options: Mapping[str, str], columns: Callable[[SchemaRegistry, int], pa.Schema]) -> pa.Schema:
+def fields_of_options(options: Mapping[str, Any], columns: Callable[[SchemaRegistry, int], pa.Schema]) -> pa.Schema:
     """Return the columns of the schema that the options name. Called on the driver; blocks on the registry.
 
     Args:

@@ -7,9 +7,10 @@ field with the name of a record's column, as `timestamp`, needs the struct. `val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -25,7 +26,7 @@ from pyspark.sql.types import (
 from kstream_kafka.reader.arrow import TIMESTAMP
 from kstream_kafka.reader.data_frame import SCHEMA
 from kstream_kafka.reader.typed_columns import CORRUPT, TypedColumns
-from kstream_kafka.reader.value_formats import VALUE, Mode, ValueSchema
+from kstream_kafka.reader.value_formats import FORMATS, VALUE, Mode, ValueSchema
 
 Refuse: TypeAlias = Callable[[str, str], Exception]
 """Makes the error for a schema. Arguments: the end of the sentence `schema …`, and a hint."""
@@ -49,7 +50,33 @@ _TYPES: Mapping[str, pa.DataType] = {
 """Name of a type of Spark → the type of Arrow."""
 
 
-def typed_columns(schema: StructType, format: str, mode: Mode, options: Mapping[str, str], refuse: Refuse) -> TypedColumns:
+def schema_of_format(records: StructType, format: str, options: Mapping[str, Any]) -> StructType | None:
+    """Return the schema of a query that names no field of the values: `value` has the type that its format has.
+
+    With a schema registry that is a struct of the fields of the schema that the options name; blocks on the registry.
+
+    Args:
+        records: the columns of the records.
+        format: the name of the format of the values.
+        options: the options of the format.
+
+    Returns:
+        The schema; None if the format leaves the fields to a schema of the user.
+
+    Raises:
+        SourceOptionError: the options name no schema, or it cannot be columns.
+        KafkaError: an error of the registry.
+    """
+    fields = FORMATS[format].fields
+    if fields is None:
+        return None
+    kind: DataType = StringType()
+    if format != TEXT:
+        kind = from_arrow_schema(fields(options), prefer_timestamp_ntz=True)  # its default differs between versions
+    return StructType([StructField(VALUE, kind) if field.name == VALUE else field for field in records.fields])
+
+
+def typed_columns(schema: StructType, format: str, mode: Mode, options: Mapping[str, Any], refuse: Refuse) -> TypedColumns:
     """Return the columns of a query whose values are decoded. Sends no request.
 
     Args:

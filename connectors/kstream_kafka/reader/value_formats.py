@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import pyarrow as pa
 
@@ -71,13 +71,14 @@ class ValueSchema:
         format: the name of the format, one of FORMATS.
         fields: the fields of the values, at least one. All may be null, at every depth.
         mode: what becomes of a value that does not fit.
-        options: the options of the format, by their names. They may have a secret, so no text shows them.
+        options: the options of the format, by their names: texts, or what a schema registry takes. They may have a secret, so no text
+            shows them.
     """
 
     format: str
     fields: pa.Schema
     mode: Mode = "permissive"
-    options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def open(self) -> ValueFormat:
         """Return the decoder of a task. Sends no request: the driver opens it, too, to check the schema.
@@ -100,7 +101,7 @@ class FormatEntry:
     """
 
     open: Callable[[ValueSchema], ValueFormat]
-    fields: Callable[[Mapping[str, str]], pa.Schema] | None = None
+    fields: Callable[[Mapping[str, Any]], pa.Schema] | None = None
     has_registry: bool = False
 
 
@@ -162,7 +163,7 @@ def _avro(schema: ValueSchema) -> ValueFormat:
     return AvroFormat(schema)
 
 
-def _avro_fields(options: Mapping[str, str]) -> pa.Schema:
+def _avro_fields(options: Mapping[str, Any]) -> pa.Schema:
     """Return the fields of the schema that the options name. Blocks on the registry."""
     from kstream_kafka.reader.avro_format import avro_fields
 
@@ -176,7 +177,7 @@ def _protobuf(schema: ValueSchema) -> ValueFormat:
     return ProtobufFormat(schema)
 
 
-def _protobuf_fields(options: Mapping[str, str]) -> pa.Schema:
+def _protobuf_fields(options: Mapping[str, Any]) -> pa.Schema:
     """Return the fields of the file that the options name. Blocks on the registry."""
     from kstream_kafka.reader.protobuf_format import protobuf_fields
 

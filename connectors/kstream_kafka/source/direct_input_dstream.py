@@ -24,6 +24,7 @@ from kstream.worker.record_errors import KindCounts, letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
 from kstream_kafka.client.renewing_client import renewing_driver_client
+from kstream_kafka.client.schema_registry import SchemaRegistry
 from kstream_kafka.client.secrets import SecretSource
 from kstream_kafka.planning.plan import KAFKA, KafkaPlan, skipped_between
 from kstream_kafka.planning.planner import KafkaPlanner
@@ -259,6 +260,8 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         schema: StructType | str | None = None,
         value_format: str | None = None,
         mode: Mode = "permissive",
+        schema_registry: SchemaRegistry | str | None = None,
+        value_schema_id: int | None = None,
     ) -> None:
         """Call a function with a DataFrame of each batch. An output operation, as in Structured Streaming.
 
@@ -269,9 +272,12 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             func: `func(df, batch_id)`, called on the driver in the batch's job. `batch_id` is the batch time in ms.
             columns: the names of the columns, in their order, as ["value"]. The workers build only these, which is faster. None for all.
             schema: the columns with the fields of the values, as "id BIGINT, amount DOUBLE, offset BIGINT": docs/structured.md.
-            value_format: what the values are: "json", or "text", which needs no schema. None for bytes.
+            value_format: what the values are: "json", "avro", "protobuf", or "text", which needs no schema. None for bytes.
             mode: what becomes of a value that does not fit: "permissive" makes its fields null, "fail" fails the batch, and "dead-letter"
                 leaves the record out and writes a dead letter, if that is the errors policy of the stream.
+            schema_registry: the registry with the schemas of Avro and Protobuf values, or its URL.
+            value_schema_id: the id of the reader's schema. Without `schema` the column `value` is a struct of its fields, beside all other
+                columns, and the registry is asked here.
 
         Raises:
             TypeError: `func` is not a function, or is a generator or coroutine function; `columns` is no list of names; `schema` is none.
@@ -287,13 +293,20 @@ class DirectKafkaInputDStream(CommittingInputDStream):
 
         check_function("foreachBatch", "func", func)
         typed: StructType | None = None
-        if value_format is None and schema is None:
+        registry = SchemaRegistry(schema_registry) if isinstance(schema_registry, str) else schema_registry
+        if value_format is None and schema is None and registry is None:
             chosen = checked_columns("foreachBatch", columns)
         elif value_format is None or columns is not None:
-            reason = "columns and schema exclude each other" if columns is not None else "a schema needs value_format, as 'json'"
+            given = "a schema" if registry is None else "schema_registry"
+            reason = "columns and schema exclude each other" if columns is not None else f"{given} needs value_format, as 'json'"
             raise refused(ValueError(f"foreachBatch: {reason}"))
         else:
-            typed, chosen = checked_typed_columns("foreachBatch", schema, value_format, mode, self.errors_policy)
+            typed, chosen = checked_typed_columns("foreachBatch", schema, value_format, mode, self.errors_policy, registry, value_schema_id)
+            if registry is not None:
+                if secrets := ", ".join(registry.not_storable()):
+                    words = f"settings of a schema registry that may hold a secret are never stored, and foreachBatch has {secrets}"
+                    self._recorder.why_not = self._recorder.why_not or words
+                self._recorder.for_workers(registry)
 
         def output(time: Time, rdd: Any) -> object:
             spark = SparkSession.getActiveSession() or SparkSession(rdd.context)

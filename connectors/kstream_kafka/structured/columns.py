@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream_kafka.errors import SourceOptionError
@@ -32,28 +31,22 @@ def default_schema(include_headers: bool) -> StructType:
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    """Return the schema of a query without a schema of the user: the default one. In it `value` has the type that its format has.
-
-    With a schema registry, `value` is a struct of the fields of the schema that `value.schema.id` names; blocks on the registry.
+    """Return the schema of a query without a schema of the user: the default one, with the type of its format for `value`.
 
     Raises:
-        KafkaError: an error of the registry.
         SourceOptionError: the format leaves the fields to a schema of the user.
+        Exception: as `schema_of_format`, which may block on a registry.
     """
     schema = default_schema(options.include_headers)
     if options.value_format is None:
         return schema
-    from kstream_kafka.reader.value_columns import TEXT
-    from kstream_kafka.reader.value_formats import FORMATS
+    from kstream_kafka.reader.value_columns import schema_of_format
 
-    fields = FORMATS[options.value_format].fields
-    if fields is None:
+    found = schema_of_format(schema, options.value_format, options.format_options)
+    if found is None:
         hint = 'Name the fields of the values, as .schema("id BIGINT, amount DOUBLE"), or by a column value STRUCT<…>.'
         raise SourceOptionError(SCHEMA_KEY, f"is missing: with value.format={options.value_format} a query needs one", hint)
-    if options.value_format != TEXT:
-        value = from_arrow_schema(fields(options.format_options), prefer_timestamp_ntz=True)  # its default differs between versions
-        return StructType([StructField("value", value) if field.name == "value" else field for field in schema.fields])
-    return StructType([StructField("value", StringType()) if field.name == "value" else field for field in schema.fields])
+    return found
 
 
 def columns_of(schema: StructType, options: SourceOptions) -> Columns:

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kstream_kafka import KafkaUtils, restore_input
+from kstream_kafka import KafkaUtils, SchemaRegistry, restore_input
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kstream.batch_time import Time
 from kstream.dstream.recipe import Replay
 from kstream.output import OutputBatch
 from tests.fakes import FakeHost
+from tests.kstream_kafka.schemas.registry_server import registry_server
 from tests.kstream_kafka.stream import BROKERS
 
 BATCH = OutputBatch(Time(1000), "nonce", is_first_try=True)
@@ -99,13 +100,37 @@ def test_the_function_gets_the_fields_of_the_values_that_its_schema_names(monkey
     assert seen == [(["id", "offset", "fail", "struct<id:bigint,offset:bigint>"], 1000)]
 
 
+def test_the_function_gets_the_fields_of_a_registered_schema_beside_the_columns_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    host: Any = FakeHost({})
+    with registry_server() as server:
+        number = server.register("orders-value", '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}')
+        stream = KafkaUtils.createDirectStream(host, ["t"], BROKERS)
+        stream.foreachBatch(see, value_format="avro", schema_registry=server.url, value_schema_id=number)
+        with pytest.raises(ValueError, match=r"^foreachBatch: value_schema_id is 99, and the schema registry .* has no schema 99$"):
+            stream.foreachBatch(see, value_format="avro", schema_registry=server.url, value_schema_id=99)
+    stream.foreachBatch(see, schema=FIELDS, value_format="protobuf", schema_registry=SchemaRegistry("http://h:1"))
+    run(host, stream, monkeypatch)
+    (registered, _), (named, _) = seen
+    assert registered[:3] == ["key", "value", "topic"] and "value:struct<id:bigint>" in registered[-1]
+    assert named == ["id", "offset", "permissive", "struct<id:bigint,offset:bigint>"]
+
+
+def test_a_password_of_the_registry_is_never_stored() -> None:
+    host: Any = FakeHost({})
+    registry = SchemaRegistry({"url": "http://h:1", "basic.auth.user.info": "orders:pl4nt3d"})
+    KafkaUtils.createDirectStream(host, ["t"], BROKERS).foreachBatch(see, schema=FIELDS, value_format="avro", schema_registry=registry)
+    assert host.recorder.why_not.endswith("are never stored, and foreachBatch has schema.registry.basic.auth.user.info")
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"schema": FIELDS}, "a schema needs value_format, as 'json'"),
         ({"schema": FIELDS, "value_format": "json", "columns": ["key"]}, "columns and schema exclude each other"),
-        ({"schema": FIELDS, "value_format": "avro"}, "it is 'avro'. A stream decodes Avro and Protobuf by valueDecoder"),
-        ({"schema": FIELDS, "value_format": "yaml"}, "value_format must be one of json, text, it is 'yaml'"),
+        ({"schema": FIELDS, "schema_registry": "http://h:1"}, "schema_registry needs value_format, as 'json'"),
+        ({"schema": FIELDS, "value_format": "avro"}, "value_format='avro' needs schema_registry"),
+        ({"schema": FIELDS, "value_format": "json", "value_schema_id": 1}, "are for the values of a registry, as 'avro'"),
+        ({"schema": FIELDS, "value_format": "yaml"}, "value_format must be one of avro, protobuf, json, text, it is 'yaml'"),
         ({"schema": FIELDS, "value_format": "json", "mode": "drop"}, "mode must be one of permissive, fail, dead-letter, it is 'drop'"),
         ({"schema": FIELDS, "value_format": "json", "mode": "dead-letter"}, "the errors policy of the stream is 'fail'"),
         ({"schema": FIELDS, "value_format": "text"}, "schema has the column 'id', and the only field of a text is value STRING"),
