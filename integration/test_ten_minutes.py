@@ -1,6 +1,7 @@
 """The ten minutes of README.md, and docs/quickstart.md: the commands are typed one after the other, and what they show is compared.
 
-The test has no command of its own: it reads the page. The environment has the wheel and an empty home directory.
+The test has no command of its own: it reads the page. The environment has the wheel and an empty home directory. The Kafka of the README is
+that of its own first step; the other page has a real broker.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from types import TracebackType
 import pytest
 
 from integration.clean_venv import build_wheel, install, make_venv
-from integration.kafka_broker import Broker
+from integration.kafka_node import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"README.md": ("\n## Ten minutes: ", "\n## "), "docs/quickstart.md": ("\n## 1. ", "\n## 7. ")}
 """What is typed of a page: from where to where."""
 ADDRESS = "127.0.0.1:9092"
-DONE_BY_FIXTURES = ("make install && . .venv/bin/activate", "docker-compose up -d")
-"""What is installed and started before: the wheel in a clean environment, and the broker of this suite."""
+DONE_BY_FIXTURES = ("make install && . .venv/bin/activate",)
+"""What is installed before: the wheel in a clean environment."""
+BROKER = "kstream broker "
+"""Starts the Kafka of the page; where no page has it, that of the suite is used."""
 TOTALS, TAIL, KILL, RUN = "python -c ", "kstream tail ", "kill -9 ", "kstream run "
 SHOW, STATUS, STOP, COUNTS = "kstream checkpoint show ", "kstream status ", "kstream stop ", "cat counts.txt"
 PRODUCE = "kstream produce "
@@ -71,7 +74,9 @@ class Step:
 def steps(page: str, place: str = ADDRESS) -> list[Step]:
     """The blocks of a page's section in their order, with the broker's address in place of the page's."""
     begin, end = PAGES[page]
-    section = (ROOT / page).read_text().replace(ADDRESS, place).partition(begin)[2].partition(end)[0]
+    text = (ROOT / page).read_text().replace(ADDRESS, place)
+    text = re.sub(f"^{BROKER}", f"{BROKER}--port {place.rpartition(':')[2]} ", text, flags=re.MULTILINE)
+    section = text.partition(begin)[2].partition(end)[0]
     return [Step(*found) for found in STEP.findall(section)]
 
 
@@ -234,10 +239,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_the_page_lead_to_the_totals_that_it_shows_and_a_kill_changes_none(
-    page: str, own_kafka: Broker, environment: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    page: str, environment: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     (folder := tmp_path / "orders").mkdir()
-    told = actions(steps(page, own_kafka.bootstrap))
+    starts_one = any(action.command.startswith(BROKER) for action in actions(steps(page)))
+    place = f"127.0.0.1:{free_ports(1)[0]}" if starts_one else request.getfixturevalue("own_kafka").bootstrap
+    told = actions(steps(page, place))
     looking = next(i for i, action in enumerate(told) if action.command.startswith(STATUS))
     with Terminal(folder, environment) as terminal:
         begun = time.monotonic()
@@ -263,4 +270,5 @@ def test_the_pages_are_read_as_a_person_reads_them() -> None:
         assert {action.file for action in told} == {"", "job.py"}
         assert all(action.shown.startswith("{") for action in told if action.command.startswith(TOTALS))
         assert sum(ADDRESS in (action.command + action.text) for action in told) >= 4  # topic, tail, job, kill
-    assert set(DONE_BY_FIXTURES) <= {command for step in steps("README.md") if step.language == "sh" for command in step.commands}
+    typed = {command for step in steps("README.md") if step.language == "sh" for command in step.commands}
+    assert {*DONE_BY_FIXTURES, f"{BROKER}--port 9092 > broker.log &"} <= typed

@@ -95,7 +95,7 @@ def test_a_command_that_cannot_be_imported_is_one_line_and_hides_no_other(monkey
 
 def test_the_commands_of_kafka_are_there_without_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [])
-    modules = {"demo": "kstream_kafka.demo.command:demo_command"}
+    modules = {"demo": "kstream_kafka.demo.command:demo_command", "broker": "kstream_kafka.demo.broker_command:broker_command"}
     names = ("audit", "dlq", "produce", "sink", "structured", "tail")
     modules.update({name: f"kstream_kafka.tools.{name}_command:{name}_command" for name in names})
     assert connectors.commands() == {name: EntryPoint(name, where, "kstream.cli") for name, where in modules.items()}

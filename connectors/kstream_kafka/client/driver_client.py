@@ -23,6 +23,7 @@ from kstream_kafka.client.librdkafka import (
     UNKNOWN_TOPIC,
     UNREACHABLE,
     is_mock_cluster,
+    is_mock_id,
     map_error,
     new_client,
     request_topic_ids,
@@ -114,7 +115,8 @@ class KafkaDriverClient:
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> bool:
         """Create a topic that does not exist, with the brokers' own number of replicas. Blocks.
 
-        A new topic can be written to only when its leaders answer: ask for the ends of its logs first.
+        A new topic can be written to only when its leaders answer: ask for the ends of its logs first. librdkafka's mock cluster takes
+        neither a number of partitions nor settings.
 
         Args:
             topic: the name of the topic.
@@ -133,6 +135,9 @@ class KafkaDriverClient:
             return False
         timeout = self._params.api_timeout_ms
         self._requests.on_request()
+        if is_mock_id(self._cluster_id):
+            self._name_topic(topic)
+            return True
         new = NewTopic(topic, partitions, config=dict(settings or {}))
         future = self._admin.create_topics([new], request_timeout=timeout / 1000)[topic]
         try:
@@ -142,6 +147,15 @@ class KafkaDriverClient:
                 return False
             raise self._mapped(e, timeout, topic=topic, operation="CREATE") from e
         return True
+
+    def _name_topic(self, topic: str) -> None:
+        """Name a topic to librdkafka's mock cluster, which creates it. It does not know requests that create topics. Blocks."""
+        timeout = self._params.api_timeout_ms
+        naming = new_client(AdminClient, {**self._params.driver(), "allow.auto.create.topics": True, "error_cb": self._on_error})
+        try:
+            naming.list_topics(topic, timeout=timeout / 1000)
+        except KafkaException as e:
+            raise self._mapped(e, timeout, topic=topic, operation="CREATE") from e
 
     def max_message_bytes(self, topic: str) -> int | None:
         """Return the setting `max.message.bytes` of a topic: no batch of a producer may be larger. As `topic_setting`."""

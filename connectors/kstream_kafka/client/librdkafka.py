@@ -33,6 +33,7 @@ client_log.propagate = False
 logging.getLogger("kstream.kafka").addFilter(RedactionFilter())
 
 _MOCK = "mockCluster"
+"""Begins the cluster id of librdkafka's mock cluster."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero topic id, of brokers before 2.8."""
 
@@ -103,7 +104,12 @@ def is_mock_cluster(admin: Any, timeout_s: float) -> bool:
 
     Raises KafkaException if no broker answers.
     """
-    return str(admin.cluster_id(timeout=timeout_s)).startswith(_MOCK)
+    return is_mock_id(admin.cluster_id(timeout=timeout_s))
+
+
+def is_mock_id(cluster_id: str | None) -> bool:
+    """Return whether this is the cluster id of librdkafka's mock cluster, which is the embedded broker. Pure."""
+    return (cluster_id or "").startswith(_MOCK)
 
 
 def request_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> dict[str, str]:

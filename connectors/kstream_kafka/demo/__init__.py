@@ -3,7 +3,7 @@
 One idea: the demo observes from outside. Broker, feed and driver are separate processes. Whoever wants to see the batches opens the page
 of the driver. The proof reads files: the acknowledged orders, the sink, and the attempts at each batch.
 
-    command            the options and the report
+    command            `kstream demo`: the options and the report
     stage              the steps of the demo, and its processes
     page               the page of the drivers, in a browser
     journal            the attempts at each batch, as the drivers write them down
@@ -11,4 +11,6 @@ of the driver. The proof reads files: the acknowledged orders, the sink, and the
     job                the streaming job
     order_feed         orders, and the process that sends them
     embedded_broker    a Kafka in a separate process, and a producer; for tests, too
+    broker_command     `kstream broker`: this Kafka by itself, for a first look
+    port_forwarder     a port of one's choice that leads to it
 """

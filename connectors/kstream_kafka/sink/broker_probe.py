@@ -6,20 +6,19 @@ An error of a broker shows only as records that are lost, or that are there twic
 from __future__ import annotations
 
 from kstream_kafka.client.driver_client import KafkaDriverClient
+from kstream_kafka.client.librdkafka import is_mock_id
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import Transaction
 from kstream_kafka.errors import KafkaConfigError, ProducerFencedError
 from kstream_kafka.sink.receipt import encoded
 
-EMBEDDED = "mockCluster"
-"""Begins the cluster id of librdkafka's mock cluster, which is the embedded broker of `kstream demo`."""
 _HINT = "Use delivery='at-least-once' with these brokers, or write to others."
 
 
 def check_is_broker(client: KafkaDriverClient) -> None:
     """Raise KafkaConfigError for the embedded broker. It has no transactions, and does not answer all requests. Blocks."""
-    if (client.cluster_id() or "").startswith(EMBEDDED):
+    if is_mock_id(client.cluster_id()):
         raise KafkaConfigError("delivery", "is exactly-once, and the embedded broker has no transactions", _HINT)
 
 

@@ -42,7 +42,7 @@ class KafkaTools(ConnectorTools):
             "Records": ("dlq", "produce", "tail"),
             "Exactly-once outputs": ("sink", "audit"),
             "Structured Streaming": ("structured",),
-            "A first look": ("demo",),
+            "A first look": ("demo", "broker"),
         }
     )
     client_loggers = ("kstream.kafka.librdkafka", "kstream.kafka.zookeeper")

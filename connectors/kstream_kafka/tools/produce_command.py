@@ -125,7 +125,8 @@ def _prepare(params: KafkaParams, topic: str, form: LineForm, partitions: int | 
         text = f"{topic} has no partition {form.partition}: it has {count(len(known), 'partition')}, from 0 on"
         raise ConfigurationError(text, key="partition", value=form.partition)
     if is_new:
-        echo(f"created {topic} with {count(len(known), 'partition')}", err=True)
+        but = "" if partitions == len(known) else f", and not with {partitions}: this broker gives each topic as many"
+        echo(f"created {topic} with {count(len(known), 'partition')}{but}", err=True)
     elif partitions not in (None, len(known)):
         echo(f"{topic} exists, with {count(len(known), 'partition')}", err=True)
     return {} if limit is None else {"batch.size": min(limit, BATCH_BYTES)}
