@@ -11,11 +11,9 @@ The bars: Avro is twice as fast, and the values that do not fit cost a tenth of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +24,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kstream_kafka.reader.value_formats import ValueSchema
 
+from integration.benchmarks.harness import parser_of, seconds_in_turns
 from tests.kstream_kafka.schemas.protobuf_orders import Order
 from tests.kstream_kafka.schemas.registry_server import registry_server
 
@@ -82,18 +81,6 @@ def with_bad(values: list[bytes]) -> list[bytes]:
     return [raw[:-2] if i % 100 == 50 else raw for i, raw in enumerate(values)]
 
 
-def seconds_of(sides: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each side in each round but the first. They take turns."""
-    took: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
-        for name, run in sides.items() if number % 2 else reversed(sides.items()):
-            began = time.perf_counter()
-            run()
-            if number:
-                took[name].append(time.perf_counter() - began)
-    return took
-
-
 def report(name: str, records: int, took: dict[str, list[float]], faster: float | None) -> bool:
     """Print the ratios of a format. Return whether its bars are met."""
     median = {side: statistics.median(times) for side, times in took.items()}
@@ -107,10 +94,7 @@ def report(name: str, records: int, took: dict[str, list[float]], faster: float 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--records", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=15)
-    options = parser.parse_args()
+    options = parser_of(__doc__, records=10_000, rounds=15).parse_args()
     ok = True
     with registry_server() as server:
         client = SchemaRegistryClient({"url": server.url})
@@ -127,7 +111,7 @@ def main() -> int:
                 "columns": lambda decoder=decoder, good=good: decoder.decode(good),
                 "bad": lambda decoder=decoder, bad=bad: decoder.decode(bad),
             }
-            ok &= report(name, options.records, seconds_of(sides, options.rounds), faster)
+            ok &= report(name, options.records, seconds_in_turns(sides, options.rounds, warm_up=1), faster)
     return 0 if ok else 1
 
 
