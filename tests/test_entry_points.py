@@ -75,7 +75,7 @@ def test_the_file_of_the_kafka_connector_is_what_its_distribution_offers() -> No
     offered = {group: _table(text, f'[project.entry-points."{group}"]') for group in (CONNECTORS, COMMANDS)}
     file = (ROOT / "connectors" / "kstream_kafka" / "entry_points.txt").read_text()
     assert {group: _table(file, f"[{group}]") for group in (CONNECTORS, COMMANDS)} == offered
-    assert offered[CONNECTORS] == {"kafka": "kstream_kafka"} and len(offered[COMMANDS]) == 7
+    assert offered[CONNECTORS] == {"kafka": "kstream_kafka"} and len(offered[COMMANDS]) == 8
 
 
 def _table(text: str, heading: str) -> dict[str, str]:
