@@ -1,6 +1,7 @@
 """The Kafka sink: each partition of a batch is one transaction, which has the records and a receipt.
 
 producer_record    ProducerRecord, and how a record of a stream becomes one
+frame_columns      the columns of a frame that is written, and how a row becomes a record
 spool              what a task has encoded, until all of it is written
 broker_probe       whether the brokers keep what a transaction promises
 receipt            the receipt of a partition and the fence of a driver, as bytes (pure)

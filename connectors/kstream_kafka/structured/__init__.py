@@ -16,7 +16,6 @@
     partition_reads    what a task reads
     readers            the readers as Spark calls them
     sink_options       SinkOptions: the options of the sink (pure)
-    sink_columns       the columns of a frame that is written
     spools             what a task has of a batch, until it is committed
     writers            the writers as Spark calls them
 """

@@ -86,7 +86,7 @@ def spooled(
     """Return the spool of a task. Blocks on the place if there are many records. If it fails, it leaves no file, as far as it can.
 
     Args:
-        batches: what the task has, as `sink_columns.kept` gives it.
+        batches: what the task has, as `frame_columns.kept` gives it.
         told: the query and the batch of the task.
         place: where files may be; None for nowhere.
         frame: the id of the frame, the same in all tasks. The names of the files have it.

@@ -19,10 +19,10 @@ from kstream.worker.process import freeze_gc
 from kstream_kafka.client.ports import Encoded
 from kstream_kafka.errors import CommitUnknownError, SourceOptionError
 from kstream_kafka.sink.at_least_once import AtLeastOnceWriter
+from kstream_kafka.sink.frame_columns import check_columns, encoded, kept
 from kstream_kafka.sink.query_batches import QueryBatches, write_at_once
 from kstream_kafka.sink.query_sources import QuerySources
 from kstream_kafka.structured.bounds import patiently
-from kstream_kafka.structured.sink_columns import check_columns, encoded, kept
 from kstream_kafka.structured.sink_options import SinkOptions
 from kstream_kafka.structured.spools import SpooledPartition, batch_of_task, query_of, remove_spools, spooled
 
@@ -53,7 +53,7 @@ class _Writer:
         """
         self._options = options
         self._frame = uuid.uuid4().hex
-        self._columns = check_columns(schema, options.topic)
+        self._columns = check_columns(schema, options.topic, SourceOptionError)
         freeze_gc()  # Spark makes a writer for each batch in two processes, which collect garbage beside the tasks
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:

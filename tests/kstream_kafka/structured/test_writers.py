@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.sink.frame_columns import arrow_schema
 from kstream_kafka.structured import writers
-from kstream_kafka.structured.sink_columns import arrow_schema
 from kstream_kafka.structured.sink_options import SinkOptions
 from kstream_kafka.structured.spools import SpooledPartition, spooled
 from kstream_kafka.structured.writers import KafkaBatchWriter

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kstream_kafka.errors import RecordTooLargeError, SourceOptionError
-from kstream_kafka.structured.sink_columns import check_columns, encoded, kept
+from kstream_kafka.sink.frame_columns import RowEncoder, check_columns, encoded, kept
 from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -27,9 +27,9 @@ def schema(types: dict[str, Any]) -> StructType:
 
 
 def test_the_columns_are_those_of_sparks_own_sink_and_others_are_left_out() -> None:
-    assert check_columns(schema(ALL), None) == ("key", "value", "headers", "partition", "topic")
-    assert check_columns(schema(ALL), "t") == ("key", "value", "headers", "partition")
-    assert check_columns(schema({"value": BinaryType()}), "t") == ("value",)
+    assert check_columns(schema(ALL), None, SourceOptionError) == ("key", "value", "headers", "partition", "topic")
+    assert check_columns(schema(ALL), "t", SourceOptionError) == ("key", "value", "headers", "partition")
+    assert check_columns(schema({"value": BinaryType()}), "t", SourceOptionError) == ("value",)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_the_columns_are_those_of_sparks_own_sink_and_others_are_left_out() -> N
 )
 def test_a_wrong_column_is_one_error_that_names_it_and_its_types(types: dict[str, Any], message: str) -> None:
     with pytest.raises(SourceOptionError) as raised:
-        check_columns(schema(types), None)
+        check_columns(schema(types), None, SourceOptionError)
     assert message in str(raised.value)
 
 
 def test_rows_become_records_whether_they_come_as_arrow_or_as_rows() -> None:
-    columns = check_columns(schema(ALL), None)
+    columns = check_columns(schema(ALL), None, SourceOptionError)
     header = [Row(key="h", value=b"1"), Row(key="n", value=None)]
     rows = [
         Row(topic="a", value="text", partition=1, key=b"k", headers=header, offset=5),
@@ -73,6 +73,9 @@ def test_rows_become_records_whether_they_come_as_arrow_or_as_rows() -> None:
     for frame in ([batch], rows):
         assert list(encoded(kept(frame, columns), None, 1_000)) == records
     assert [record[0] for record in encoded(kept(rows, columns[:-1]), "t", 1_000)] == ["t", "t"]
+    in_order = [[row[name] for name in columns] for row in rows]
+    assert list(RowEncoder("totals", columns, None, 1_000)(in_order)) == records
+    assert list(RowEncoder("totals", ["value"], "t", 1_000)([[bytearray(b"v")]])) == [("t", None, b"v", [], None, None)]
 
 
 def test_rows_that_cannot_be_written_are_refused() -> None:
@@ -87,7 +90,9 @@ def test_rows_that_cannot_be_written_are_refused() -> None:
     for header in (None, Row(key=None, value=b"1")):
         with pytest.raises(ValueError, match="a record for topic t has a header that is null or has no key"):
             write(value=b"v", headers=[Row(key="h", value=b"1"), header], topic="t")
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(RecordTooLargeError, match="output kstream: a record for topic t"):
         write(value=b"v" * 1_000, topic="t")
+    with pytest.raises(RecordTooLargeError, match="output totals: a record for topic t"):
+        list(RowEncoder("totals", ["value"], "t", 1_000)([["v" * 1_000]]))
     with pytest.raises(RecordTooLargeError):
         write(value=b"v", headers=[Row(key="h", value=b"v" * 1_000)], topic="t")
