@@ -104,6 +104,7 @@ def orders(kafka: KafkaBroker) -> KafkaBroker:
     kafka.create_topic("orders", 2)
     kafka.create_topic("orders.dlq", 1)
     kafka.create_topic("totals", 2)
+    kafka.create_topic("items", 2)
     kafka.produce("orders", [(f"order-{i}", f"item {i % 7}", i % 2) for i in range(40)])
     return kafka
 
@@ -131,7 +132,7 @@ def written_twice(text: str) -> str:
     outputs = {name for _, name in output.findall(text)}
     assert len(outputs) == text.count("\ndef to_") == 3
     outputs |= set(re.findall(r'name="(\w+)"\)+$', text, re.MULTILINE))
-    assert len(outputs) == 6
+    assert len(outputs) == 7
     return FAILS_ONCE + output.sub(r"\1(fails_once(\2))", text) + f"\nOUTPUTS = {outputs!r}" + WRITTEN_TWICE
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from integration.exactness.campaign import IN_WRITE, PARTITIONS, Campaign, Kill
 from integration.exactness.changed_code import versions_by_partition
-from integration.exactness.kafka_sink import KEYS, Code, Written
+from integration.exactness.kafka_sink import KEYS, REDUCED_PARTITIONS, Code, Written
 from integration.exactness.sinks import TOPICS, running_sink
 from integration.exactness.verdict import Verdict
 from integration.kafka_broker import Broker
@@ -18,10 +18,14 @@ from kstream.scheduler.settings import RETRIES
 KILLS = [Kill(IN_WRITE, 1), Kill(RUNNING, 3), Kill(IN_WRITE, 4), Kill(JOB_DONE, 2), Kill(IN_WRITE, 2), Kill(PLAN_DURABLE, 3)]
 
 
-def verdict_of(kafka: Broker, directory: Path, kills: list[Kill], code: Code | None = None, window: int = 10) -> Verdict:
+def verdict_of(
+    kafka: Broker, directory: Path, kills: list[Kill], code: Code | None = None, window: int = 10, conf: dict[str, str] | None = None
+) -> Verdict:
     kafka.create_topic("fed", PARTITIONS)
     with running_sink(TOPICS, directory, kafka) as sink:
-        campaign = Campaign(kafka.bootstrap, "fed", directory / "job", kafka.produce, {RETRIES.key: "5"}, sink=sink, window=window)
+        campaign = Campaign(
+            kafka.bootstrap, "fed", directory / "job", kafka.produce, {RETRIES.key: "5", **(conf or {})}, sink=sink, window=window
+        )
         campaign.code = code or campaign.code
         return campaign.run(kills)
 
@@ -41,6 +45,13 @@ def test_other_keys_behind_a_shuffle_are_refused_and_each_record_is_there_once_w
     """A driver is killed in the middle of commits. Each partition has the records of one version of the code."""
     code = Code(is_reduced=True, changes=KEYS)
     assert verdict_of(own_kafka, tmp_path, [Kill(IN_WRITE, 2)], code, window=1).breaches == []
+
+
+@pytest.mark.timeout(600)
+def test_each_record_of_the_frames_of_a_killed_job_is_in_the_topic_once(own_kafka: Broker, tmp_path: Path) -> None:
+    """A driver is killed in the middle of commits, behind a shuffle of Spark SQL with adaptive execution on."""
+    conf = {"spark.sql.shuffle.partitions": str(REDUCED_PARTITIONS)}
+    assert verdict_of(own_kafka, tmp_path, [Kill(IN_WRITE, 2)], Code(is_reduced=True, is_frame=True), window=1, conf=conf).breaches == []
 
 
 def test_the_verdict_tells_the_versions_of_each_partition_of_a_batch() -> None:

@@ -69,6 +69,10 @@ class Output(ABC):
     is_ordered = False
     keeps_layout = False
 
+    def parts(self) -> Sequence[Output]:
+        """Return the outputs that the checkpoint knows: those that are restored, asked for their outcome and told. Only `self`, usually."""
+        return (self,)
+
     def worker_functions(self) -> Sequence[Any]:
         """Return the user's functions that tasks run. `start` tries to pickle each of them."""
         return ()

@@ -369,6 +369,57 @@ class KafkaUtils:
         reads = RangeReads.of([RangeSplit(r) for r in ranges], params.executor(), POLL_MS, packing)
         return kafka_data_frame(spark, reads, chosen)
 
+    @staticmethod
+    @public_call
+    def writeDataFrame(
+        df: DataFrame,
+        kafkaParams: Mapping[str, Any],
+        topic: str | None = None,
+        *,
+        name: str | None = None,
+        delivery: str = "exactly-once",
+        prefix: str = "kstream",
+        outputChanged: str = "fail",
+        audit: bool = True,
+    ) -> None:
+        """Write a DataFrame to Kafka, exactly once by default, within a function of `foreachBatch`. Blocks until it is written.
+
+            def write(df, batch_id):
+                totals = df.groupBy("key").agg(F.sum("value").cast("string").alias("value"))
+                KafkaUtils.writeDataFrame(totals, kafka, "totals", name="totals")
+
+            stream.foreachBatch(write, outputs=["totals"])
+
+        The columns are those of Spark's Kafka sink: `value`, and perhaps `key`, `headers`, `partition` and `topic`. Others are left out.
+        The rest is as for `saveToKafka`: each partition of the frame is one transaction with a receipt, and a batch that runs again writes
+        only the partitions that have none.
+
+        Args:
+            df: the frame. Each try of a batch must give the same one, as far as that is possible.
+            kafkaParams: as for `saveToKafka`.
+            topic: the topic; None if the column `topic` has it.
+            name: one of the `outputs` of `foreachBatch`. Exactly once needs it.
+            delivery: `exactly-once`; or `at-least-once`, which needs no name, and may be called anywhere.
+            prefix: as for `saveToKafka`.
+            outputChanged: as for `saveToKafka`.
+            audit: as for `saveToKafka`.
+
+        Raises:
+            TypeError: `df` is no DataFrame.
+            ValueError: it is streaming, or a column is missing or has another type; or no function runs that may write this output; or the
+                output is written already.
+            KafkaConfigError: a Kafka parameter is unknown or cannot work, or the brokers do not keep what transactions promise.
+            OutputChangedError: the batch is half-written, and has other records now; or the checkpoint is older than what was written.
+            KafkaError: the brokers do not answer, or refuse this client or a record.
+        """
+        from kstream_kafka.sink.frame_output import CALL, write_frame
+        from kstream_kafka.sink.kafka_output import AT_LEAST_ONCE, KafkaTarget
+
+        if name is None and delivery != AT_LEAST_ONCE:
+            raise refused(ValueError(f"{CALL}: name is missing. Give one of the outputs of foreachBatch: {CALL}(…, name='totals')"))
+        target = KafkaTarget.of(CALL, name or f"kafka {topic}", topic, kafkaParams, delivery, prefix, outputChanged, audit)
+        write_frame(df, target)
+
 
 def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subscribed, KafkaParams, Positions]:
     """Return the subscription, the parameters and the starting positions of Spark 2.4's form.

@@ -82,7 +82,7 @@ def setup() -> StreamingContext:
     for name, stream in streams.items():
         stream.foreachRDD(writes_pairs(root / name))
     if options["sink"]:
-        write_to(orders.map(lambda record: record[1]), options["sink"])
+        write_to(orders, options["sink"])
     orders.foreachBatch(writes_frames(root, ssc))
     return ssc
 

@@ -84,7 +84,7 @@ def setup(options: dict[str, Any]) -> StreamingContext:
 
     stream.foreachRDD(batch)
     if options.get("sink"):
-        write_to(stream.map(lambda kv: kv[1]), options["sink"], Code(**options.get("code", {})))
+        write_to(stream, options["sink"], Code(**options.get("code", {})))
     counts = stream.map(lambda kv: (kv[0], 1))
     width = options["interval"] * options["window"]
     counts.reduceByKeyAndWindow(lambda a, b: a + b, None, width, numPartitions=1).foreachRDD(window)

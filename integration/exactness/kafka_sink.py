@@ -15,7 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kstream_kafka import DirectKafkaInputDStream, KafkaUtils
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from integration.exactness.database import NAIVE, ONCE
 from integration.exactness.hooks import Hooked
@@ -43,12 +46,14 @@ class Code:
             two OUTPUTS, or "".
         version: of the code; 0 if it does not change.
         keeps: whether what is written of a half-written batch stands, whatever differs.
+        is_frame: whether a DataFrame of each batch is written. Its code does not change.
     """
 
     is_reduced: bool = False
     changes: str = ""
     version: int = 0
     keeps: bool = False
+    is_frame: bool = False
 
     def key(self, record: Places) -> str | None:
         """Return the key of a record in Kafka. The records of the plainest job have none."""
@@ -88,18 +93,32 @@ def group_of(place: str) -> str:
     return f"{partition}:{int(offset) // PLACES_OF_A_KEY}"
 
 
-def write_to(stream: DStream[str], bootstrap: str, code: Code) -> None:
-    """Write a stream of places to both topics."""
+def write_to(source: DirectKafkaInputDStream, bootstrap: str, code: Code) -> None:
+    """Write the places of a stream to both topics."""
+    stream: DStream[str] = source.map(lambda kv: kv[1])
     records: DStream[Places] = stream.map(lambda place: (group_of(place) if code.is_reduced else place, [place]))
     if code.is_reduced:
         records = records.reduceByKey(operator.add, REDUCED_PARTITIONS)
     if code.changes == ORDER and code.version % 2:
         records = records.mapPartitions(lambda these: reversed(list(these)))
-    records.foreachRDD(lambda rdd: rdd.map(code.value).foreachPartition(partial(produce_naively, bootstrap)))
     value, topics = Hooked(os.getpid(), code.value), [ONCE, TWIN] if code.changes == OUTPUTS else [ONCE]
+    records.foreachRDD(lambda rdd: rdd.map(value).foreachPartition(partial(produce_naively, bootstrap)))
+    if code.is_frame:
+        source.foreachBatch(partial(write_frame, bootstrap, code.is_reduced), outputs=[f"kafka {ONCE}"])
+        return
     for topic in topics if code.version % 2 else reversed(topics):
         kafka, if_changed = {"bootstrap.servers": bootstrap}, "keep" if code.keeps else "fail"
         records.saveToKafka(topic, kafka, key=code.key, value=value, outputChanged=if_changed)
+
+
+def write_frame(bootstrap: str, is_reduced: bool, df: DataFrame, _batch_id: int) -> None:
+    """Write the places of a batch as a DataFrame. `is_reduced`: whether a shuffle puts places together."""
+    place = "CAST(value AS STRING)"
+    if is_reduced:
+        group = f"concat(partition, ':', CAST(offset / {PLACES_OF_A_KEY} AS INT))"
+        df = df.groupBy(F.expr(f"{group} AS key")).agg(F.expr(f"array_join(sort_array(collect_list({place})), ' ') AS value"))
+    frame = df.selectExpr(*(["key"] if is_reduced else []), f"concat({place}, '@0@', spark_partition_id()) AS value")
+    KafkaUtils.writeDataFrame(frame, {"bootstrap.servers": bootstrap}, ONCE, name=f"kafka {ONCE}")
 
 
 def written(bootstrap: str, topic: str) -> list[Written]:

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from kstream_kafka import DirectKafkaInputDStream
+
 from integration import commands
 from integration.exactness import database, kafka_sink
 from integration.exactness.database import NAIVE, ONCE
 from integration.exactness.kafka_sink import SINK_PARTITIONS, Code, Written
 from integration.kafka_handle import KafkaHandle
 from integration.kafka_tools import committed_values
-from kstream import DStream
 
 KAFKA = "kafka://"
 """Begins the URL of a sink that is topics of Kafka: kafka://host:port."""
@@ -40,12 +41,12 @@ def running_sink(kind: str | None, directory: Path, broker: KafkaHandle) -> Iter
         yield str(directory / "sink.db") if kind == SQLITE else ""
 
 
-def write_to(stream: DStream[str], url: str, code: Code | None = None) -> None:
-    """Write a stream of places by both outputs. `code`: what becomes of them on their way to Kafka."""
+def write_to(stream: DirectKafkaInputDStream, url: str, code: Code | None = None) -> None:
+    """Write the places of a stream by both outputs. `code`: what becomes of them on their way to Kafka."""
     if url.startswith(KAFKA):
         kafka_sink.write_to(stream, url.removeprefix(KAFKA), code or Code())
     else:
-        database.write_to(stream, url)
+        database.write_to(stream.map(lambda kv: kv[1]), url)
 
 
 def rows(url: str, table: str) -> Counter[str]:

@@ -81,7 +81,7 @@ class DStreamGraph:
 
     def outputs(self) -> list[Output]:
         """Return the outputs that take part in the life of a batch, in order of creation."""
-        return [stream.output for stream in self._outputs if stream.output is not None]
+        return [part for stream in self._outputs if stream.output is not None for part in stream.output.parts()]
 
     @property
     def keeps_layout(self) -> bool:

@@ -18,4 +18,5 @@ query_sources      where the batches of a query begin and end in its Kafka sourc
 stored_topic       which topic has the receipt of a query, as its checkpoint says
 query_batches      each batch of a query of Structured Streaming in one transaction
 kafka_output       the driver's half, an Output
+frame_output       the same for a DataFrame of a batch
 """

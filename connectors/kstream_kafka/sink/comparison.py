@@ -17,6 +17,8 @@ from kstream_kafka.sink.receipt import Digest, Digests
 from kstream_kafka.sink.spool import digests_of
 
 ONE_TO_ONE = "org.apache.spark.OneToOneDependency"
+SCANS = "org.apache.spark.sql.execution.datasources."
+"""Begins the classes of RDDs that scan a table. Who scans it again may find other files, or divide them otherwise."""
 
 
 class Recomputed(NamedTuple):
@@ -88,7 +90,8 @@ def difference(partition: int, written: Digests, now: Digests) -> Difference | N
 def is_one_to_one(rdd: Any) -> bool:
     """Return whether each partition is computed from the same partition of each parent, up to the sources. Asks the JVM.
 
-    A shuffle moves records between partitions, a union numbers the partitions of its parents, and coalesce puts partitions together.
+    A shuffle moves records between partitions, a union numbers the partitions of its parents, and coalesce puts partitions together. A
+    table has partitions of its own at each scan.
     """
     left, seen = [rdd._jrdd.rdd()], set[int]()
     while left:
@@ -96,6 +99,8 @@ def is_one_to_one(rdd: Any) -> bool:
         if one.id() in seen:
             continue
         seen.add(one.id())
+        if one.getClass().getName().startswith(SCANS):
+            return False
         found = one.dependencies()
         for number in range(found.size()):
             dependency = found.apply(number)

@@ -73,23 +73,72 @@ def kafka_output(
     for argument, function in functions.items():
         if function is not None:
             check_function("saveToKafka", argument, function)
-    check_one_of(delivery, (EXACTLY_ONCE, AT_LEAST_ONCE), "delivery")
-    check_one_of(outputChanged, (FAIL, KEEP), "outputChanged")
     if name is None and topic is None:
         raise refused(ValueError("saveToKafka: without a topic the output needs a name: saveToKafka(None, …, name='orders')"))
     name = name if name is not None else f"kafka {topic}"
-    if not name or "," in name:
-        raise refused(ValueError(f"saveToKafka: name is {name!r}; give some text without commas"))
-    if not _PREFIX.fullmatch(prefix):
-        raise refused(ValueError(f"saveToKafka: prefix is {prefix!r}; give the beginning of a topic's name, such as kstream"))
-    params = KafkaParams.parse(kafkaParams)
-    check_properties(params.sink(), params.transaction_ms)
+    target = KafkaTarget.of("saveToKafka", name, topic, kafkaParams, delivery, prefix, outputChanged, audit)
+    params = target.params
     encoder = RecordEncoder(name, topic, **functions, most_bytes=params.max_record_bytes)
     secrets = [*params.not_storable(), *secrets_in(functions.values())]
-    if delivery == EXACTLY_ONCE:
-        return encoder, KafkaOutput(name, params, prefix, topic, keeps=outputChanged == KEEP, audit=audit), secrets
+    if target.is_exactly_once:
+        return encoder, target.output(), secrets
     writer = AtLeastOnceWriter(params.sink())
     return encoder, lambda _time, rdd: rdd.foreachPartition(writer), secrets
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTarget:
+    """What an output is to write, and how.
+
+    Attributes:
+        name: the name of the output.
+        topic: the topic that is written; None if each record names its own.
+        params: the Kafka parameters.
+        is_exactly_once: whether it leaves receipts.
+        prefix, keeps, audit: as for `KafkaOutput`.
+    """
+
+    name: str
+    topic: str | None
+    params: KafkaParams
+    is_exactly_once: bool
+    prefix: str
+    keeps: bool
+    audit: bool
+
+    @staticmethod
+    def of(
+        call: str,
+        name: str,
+        topic: str | None,
+        kafkaParams: Mapping[str, Any],
+        delivery: str,
+        prefix: str,
+        outputChanged: str,
+        audit: bool,
+    ) -> KafkaTarget:
+        """Check the arguments of a call. Sends no request.
+
+        Args:
+            call: the name of the public function, for messages.
+            name, topic, kafkaParams, delivery, prefix, outputChanged, audit: as for `DStream.saveToKafka`.
+
+        Raises:
+            TypeError, ValueError, KafkaConfigError: as `DStream.saveToKafka`.
+        """
+        check_one_of(delivery, (EXACTLY_ONCE, AT_LEAST_ONCE), "delivery")
+        check_one_of(outputChanged, (FAIL, KEEP), "outputChanged")
+        if not name or "," in name:
+            raise refused(ValueError(f"{call}: name is {name!r}; give some text without commas"))
+        if not _PREFIX.fullmatch(prefix):
+            raise refused(ValueError(f"{call}: prefix is {prefix!r}; give the beginning of a topic's name, such as kstream"))
+        params = KafkaParams.parse(kafkaParams)
+        check_properties(params.sink(), params.transaction_ms)
+        return KafkaTarget(name, topic, params, delivery == EXACTLY_ONCE, prefix, outputChanged == KEEP, audit)
+
+    def output(self) -> KafkaOutput:
+        """Return what writes exactly once."""
+        return KafkaOutput(self.name, self.params, self.prefix, self.topic, keeps=self.keeps, audit=self.audit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from kstream.dstream.recipe import Recipe, recorded
 from kstream.offsets.errors_policy import RecordErrorLog, RecordErrorPolicy
 from kstream.offsets.offset_range import LostRange, Partition
 from kstream.public_call import refused
+from kstream.sinks.named_output import FunctionOutput, checked_names
 from kstream.worker.record_errors import KindCounts, letters_text
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.client.ports import DriverClient
@@ -262,6 +263,8 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         mode: Mode = "permissive",
         schema_registry: SchemaRegistry | str | None = None,
         value_schema_id: int | None = None,
+        *,
+        outputs: Sequence[str] = (),
     ) -> None:
         """Call a function with a DataFrame of each batch. An output operation, as in Structured Streaming.
 
@@ -278,10 +281,14 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             schema_registry: the registry with the schemas of Avro and Protobuf values, or its URL.
             value_schema_id: the id of the reader's schema. Without `schema` the column `value` is a struct of its fields, beside all other
                 columns, and the registry is asked here.
+            outputs: the names of the outputs that the function writes exactly once, by `KafkaUtils.writeDataFrame`. Their batches are
+                written in order, as those of `saveToKafka`, and the job needs a checkpoint directory.
 
         Raises:
-            TypeError: `func` is not a function, or is a generator or coroutine function; `columns` is no list of names; `schema` is none.
-            ValueError: a column does not exist or is named twice, or `columns` is empty; or the values cannot be decoded so.
+            TypeError: `func` is not a function, or is a generator or coroutine function; `columns` or `outputs` is no list of names;
+                `schema` is none.
+            ValueError: a column does not exist or is named twice, or `columns` is empty; or the values cannot be decoded so; or the name
+                of an output cannot be used.
             MissingDependencyError: in the batch's job, if pyarrow or pandas is missing or too old.
 
         Example:
@@ -312,7 +319,8 @@ class DirectKafkaInputDStream(CommittingInputDStream):
             spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
             return func(kafka_data_frame(spark, rdd.reads, chosen, typed), time.milliseconds)
 
-        self._output("foreachBatch", output)
+        names = checked_names("foreachBatch", outputs)
+        self._output("foreachBatch", FunctionOutput("foreachBatch", output, names) if names else output)
 
     # -- recovery without setup
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstream_kafka.sink.comparison import ONE_TO_ONE, Difference, difference, is_one_to_one
+from kstream_kafka.sink.comparison import ONE_TO_ONE, SCANS, Difference, difference, is_one_to_one
 from kstream_kafka.sink.receipt import Digest
 
 WRITTEN = {"out": Digest(2, 10, 100, 1000)}
@@ -42,10 +42,16 @@ def test_a_moved_record_of_any_topic_is_found_behind_other_values_of_the_first()
 
 
 class Node:
-    """Stands for an RDD of the JVM, and for its dependencies."""
+    """Stands for an RDD of the JVM, for its class, and for its dependencies."""
 
-    def __init__(self, number: int, *parents: Node, kind: str = ONE_TO_ONE) -> None:
-        self.number, self.parents, self.kind, self.asked = number, parents, kind, 0
+    def __init__(self, number: int, *parents: Node, kind: str = ONE_TO_ONE, name: str = "org.apache.spark.rdd.MapPartitionsRDD") -> None:
+        self.number, self.parents, self.kind, self.name, self.asked = number, parents, kind, name, 0
+
+    def getClass(self) -> Any:
+        return self
+
+    def getName(self) -> str:
+        return self.name
 
     def id(self) -> int:
         return self.number
@@ -90,3 +96,8 @@ def test_each_step_must_be_one_to_one_and_each_rdd_is_asked_once() -> None:
     assert is_one_to_one(PythonRDD(narrow)) and source.asked == 1
     for kind in ("ShuffleDependency", "RangeDependency", "rdd.CoalescedRDD$$anon$1"):
         assert not is_one_to_one(PythonRDD(Node(5, Node(4, narrow, kind=f"org.apache.spark.{kind}")))), kind
+
+
+def test_a_table_has_partitions_of_its_own_at_each_scan() -> None:
+    for name in ("FileScanRDD", "v2.DataSourceRDD", "jdbc.JDBCRDD"):
+        assert not is_one_to_one(PythonRDD(Node(1, Node(0, name=SCANS + name)))), name

@@ -1,0 +1,193 @@
+"""NamedOutput: an output that a function of the user writes, as that of `foreachBatch`, and FunctionOutput, which runs the function.
+
+The driver must know such an output before it plans a batch: its batches run in order, their plans name it, and a start without it is
+refused. So it has its name at once, and what writes it is made when the function writes it first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kstream.batch import Json
+from kstream.batch_time import Time
+from kstream.dstream.arguments import check_output_has_run
+from kstream.output import Output, OutputBatch, Writer
+from kstream.public_call import refused
+from kstream.sinks.receipt import check_has_checkpoint
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+_lock = threading.Lock()
+_writable: dict[str, NamedOutput] = {}
+"""The outputs of the functions that run now, by name. `_lock` guards it."""
+
+
+class NamedOutput(Output):
+    """An output that a function writes, at most once in a batch.
+
+    Its `write` is called in any thread while the function runs. The driver calls the other methods, as of any output.
+    """
+
+    is_ordered = True
+    keeps_layout = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._driver: Writer | None = None
+        self._stored: Json = None
+        self._output: Output | None = None
+        """What writes; None before the first write of this driver."""
+        self._made_of: object = None
+        """What `_output` was made of."""
+        self._batch: OutputBatch | None = None
+        """The batch that may be written now; None if none may, or it is written. `_lock` guards it."""
+        self._computes_all = False
+        self._failure: BaseException | None = None
+        """Why the batch was not written, at this try. `_lock` guards it."""
+
+    def restore(self, writer: Writer, stored: Json) -> None:
+        check_has_checkpoint(self.name, writer)
+        self._driver, self._stored, self._output = writer, stored, None
+
+    def begin(self, batch: OutputBatch, computes_all: bool) -> None:
+        """Let a batch be written from now on. `computes_all`: whether an input must report on all of its records."""
+        with _lock:
+            self._batch, self._computes_all, self._failure = batch, computes_all, None
+            _writable[self.name] = self
+
+    def end(self) -> None:
+        """Let nothing be written until the next batch."""
+        with _lock:
+            self._batch = None
+            _writable.pop(self.name, None)
+
+    def check(self) -> None:
+        """Raise the error of the write of this try, which the function may have caught."""
+        with _lock:
+            failure = self._failure
+        if failure is not None:
+            raise failure
+
+    def write(self, call: str, rdd: RDD[Any], make: Callable[[], Output], made_of: object) -> None:
+        """Write the batch that runs. Blocks until it is written.
+
+        Args:
+            call: the name of the public function, for the message.
+            rdd: its records.
+            make: make() returns what writes. It is called at the first write, and after another `made_of`.
+            made_of: what it is made of.
+
+        Raises:
+            ValueError: this output has been written in this batch.
+            Exception: of the output.
+        """
+        with _lock:
+            batch, self._batch = self._batch, None
+        if batch is None:
+            raise refused(ValueError(f"{call}: output {self.name!r} is written twice in one batch. Give each frame a name of its own"))
+        try:
+            output = self._made(batch.time, make, made_of)
+            partitions = output.prepare(batch, rdd)
+            output.run(batch, rdd, None if self._computes_all else partitions)
+        except BaseException as e:
+            with _lock:
+                self._failure = e
+            raise
+
+    def _made(self, time: Time, make: Callable[[], Output], made_of: object) -> Output:
+        """Return what writes. A new one goes on from what the one before has stored."""
+        before = self._output
+        if before is not None and made_of == self._made_of:
+            return before
+        assert self._driver is not None
+        output = make()
+        output.restore(self._driver, self._stored if before is None else before.outcome(time))
+        self._output, self._made_of = output, made_of
+        if before is not None:
+            before.stop()
+        return output
+
+    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+        """Never called: a FunctionOutput runs, and its function calls `write`."""
+        raise NotImplementedError
+
+    def outcome(self, time: Time) -> Json:
+        """See the base class. Until this driver has written the output, what the driver before has stored stays."""
+        return self._stored if self._output is None else self._output.outcome(time)
+
+    def committed(self, time: Time) -> None:
+        if self._output is not None:
+            self._output.committed(time)
+
+    def stop(self) -> None:
+        if self._output is not None:
+            self._output.stop()
+
+
+class FunctionOutput(Output):
+    """Runs a function of the user, and lets it write outputs meanwhile. An error of such a write fails the batch, also a caught one."""
+
+    def __init__(self, call: str, function: Callable[[Time, RDD[Any]], object], names: Sequence[str]) -> None:
+        """
+        Args:
+            call: the name of the public function, for messages.
+            function: function(time, rdd) writes the outputs.
+            names: their names.
+        """
+        self.name = call
+        self._function = function
+        self._outputs = [NamedOutput(name) for name in names]
+
+    def parts(self) -> Sequence[Output]:
+        return self._outputs
+
+    def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int]:
+        """Return no partition: those of the stream are not written. So `run` is told whether an input must report on all of them."""
+        return ()
+
+    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+        for output in self._outputs:
+            output.begin(batch, computes_all=partitions is None)
+        try:
+            check_output_has_run(self.name, self._function(batch.time, rdd))
+        finally:
+            for output in self._outputs:
+                output.end()
+        for output in self._outputs:
+            output.check()
+
+
+def checked_names(call: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of outputs that a call gives.
+
+    Args:
+        call: the name of the public function, for the message.
+        names: the names.
+
+    Raises:
+        TypeError: `names` is no list of texts.
+        ValueError: a name is empty or has a comma.
+    """
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):  # pyright: ignore
+        raise refused(TypeError(f"{call}: outputs must be a list of names, as ['totals'], it is {names!r}"))
+    for name in names:
+        if not name or "," in name:
+            raise refused(ValueError(f"{call}: outputs has {name!r}; give some text without commas"))
+    return tuple(names)
+
+
+def writable_output(call: str, name: str) -> NamedOutput:
+    """Return the output of a function that runs now. Any thread. ValueError if none has this name. `call`: as for `NamedOutput.write`."""
+    with _lock:
+        found = _writable.get(name)
+    if found is None:
+        raise refused(
+            ValueError(
+                f"{call}: no function of foreachBatch runs that may write output {name!r}. Call it within the function, and name the "
+                f"output there: stream.foreachBatch(func, outputs=[{name!r}])"
+            )
+        )
+    return found
