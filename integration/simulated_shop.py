@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from kstream.batch import BatchInfo, OutputOperationInfo, PendingBatches, StreamInputInfo
+from kstream.batch import BatchInfo, InputFigures, OutputOperationInfo, PendingBatches, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus, LastError
 from kstream.conf import Settings
@@ -184,7 +184,7 @@ class SimulatedShop:
             end = begin + max(1, round(batch.took_ms * part))
             info = self._operate(info, number, begin, end)
             begin = end
-        source = replace(info.inputs[0], num_bytes=info.inputs[0].num_records * 470)
+        source = replace(info.inputs[0], figures=InputFigures(bytes=info.inputs[0].num_records * 470))
         self._complete(replace(info, inputs={0: source}, processing_end_ms=begin))
 
     def _start(self, batch: _Batch, at_ms: int) -> BatchInfo:

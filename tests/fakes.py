@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
-from kstream.batch import Job, KeyHash, StateCheckpoint
+from kstream.batch import Job, KeyHash, StateCheckpoint, StateFigures
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import names
 from kstream.checkpoint.state_format import decode_state, encode_state
@@ -104,6 +104,7 @@ class FakeStateFiles:
 
     def __init__(self, store: FileStore, epoch: int) -> None:
         self._store, self._epoch = store, epoch
+        self._figures = StateFigures()
 
     def write(self, time: Time, states: Mapping[str, FakeRDD]) -> dict[str, StateCheckpoint]:
         return {stream: StateCheckpoint(time, self._files(time, stream, rdd.records), 7) for stream, rdd in states.items()}
@@ -113,11 +114,17 @@ class FakeStateFiles:
         files: list[str] = []
         for index, part in enumerate((records[:half], records[half:])):
             files.append(names.state(prefix, index, uuid.uuid4().hex[:16]))
-            self._store.create(files[-1], encode_state(part, pickle.dumps))
+            data = encode_state(part, pickle.dumps)
+            self._store.create(files[-1], data)
+            self._figures = self._figures.plus(StateFigures(written_bytes=len(data)))
         return tuple(files)
 
     def read(self, checkpoint: StateCheckpoint, placed: KeyHash) -> FakeRDD:
         return StoredRDD(self._store, checkpoint.files)
+
+    def take_figures(self) -> StateFigures:
+        found, self._figures = self._figures, StateFigures()
+        return found
 
     def hashing(self) -> int:
         return 7

@@ -6,6 +6,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     plan         BatchPlan and PlannedInput (RangePlan: ranges of offsets); BatchOutcome and its parts, which a completion stores
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
+    figures      Figures: what was measured of a batch, declared once for all forms of monitoring
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
     batch        Batch, Job, JobSet: a batch in the driver that runs it; PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
@@ -13,6 +14,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 
 from kstream.batch.batch import Batch, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
+from kstream.batch.figures import FigureField, Figures, InputFigures, KnownFigure, StateFigures
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
 from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
@@ -24,6 +26,9 @@ __all__ = [
     "BatchInfo",
     "BatchOutcome",
     "BatchPlan",
+    "FigureField",
+    "Figures",
+    "InputFigures",
     "InputOutcome",
     "InputProgress",
     "Job",
@@ -31,6 +36,7 @@ __all__ = [
     "Json",
     "JsonPlan",
     "KeyHash",
+    "KnownFigure",
     "LogLag",
     "Offsets",
     "OutputOperationInfo",
@@ -40,6 +46,7 @@ __all__ = [
     "ReceiverInfo",
     "SkippedRecord",
     "StateCheckpoint",
+    "StateFigures",
     "StreamInputInfo",
     "completed_offsets",
     "lag_after",

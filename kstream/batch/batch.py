@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch.figures import StateFigures
 from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.errors import traceback_of, with_record
@@ -119,6 +120,8 @@ class JobSet:
     states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
     """The checkpoints of state that the batch's completion, or the record of its failure, is to name. Set in a job thread, before the last
     JobCompleted is posted."""
+    state_figures: StateFigures = field(default_factory=StateFigures)
+    """What was measured of the states. Set in a job thread, before the last JobCompleted is posted."""
     state_error: BaseException | None = None
     """The error with which the batch's state could not be computed. Set in a job thread, before the last JobCompleted is posted."""
     was_started: bool = False
@@ -190,24 +193,25 @@ class JobSet:
 
     def note_outcomes(self, outcomes: Mapping[int, InputOutcome]) -> None:
         """Note what the tasks have found of each input, by stream id. Called on the JobScheduler's event thread."""
-        known = {number: outcomes.get(number, InputOutcome()) for number in self.inputs}
+        known = {number: (info, outcomes.get(number, InputOutcome())) for number, info in self.inputs.items()}
         self.inputs = {
-            number: replace(
-                info,
-                num_record_errors=known[number].num_record_errors,
-                num_bytes=known[number].num_bytes,
-                num_skipped=len(known[number].skipped),
-                num_losses=len(known[number].lost),
-                skipped=known[number].skipped,
-                record_errors=known[number].errors,
-            )
-            for number, info in self.inputs.items()
+            number: replace(info, figures=found.figures, skipped=found.skipped, record_errors=found.errors)
+            for number, (info, found) in known.items()
         }
 
     def to_batch_info(self) -> BatchInfo:
         """Return the facts about the batch for listeners."""
         outputs = {job.output_op_id: job.to_info() for job in self.jobs}
-        return BatchInfo(self.time, self.inputs, self.submission_ms, self.processing_start_ms, self.processing_end_ms, outputs, self.tries)
+        return BatchInfo(
+            self.time,
+            self.inputs,
+            self.submission_ms,
+            self.processing_start_ms,
+            self.processing_end_ms,
+            outputs,
+            self.tries,
+            self.state_figures,
+        )
 
 
 @dataclass(frozen=True, slots=True)

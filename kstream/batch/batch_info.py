@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstream.batch.figures import InputFigures, KnownFigure, StateFigures, together
 from kstream.batch.input_progress import InputProgress
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import SkippedRecord
@@ -45,10 +46,7 @@ class StreamInputInfo:
         stream_id: the id of the stream.
         num_records: the number of records, as known when the batch is submitted.
         facts: the stream's own metadata (see `InputDStream.metadata`).
-        num_record_errors: how many of them the errors policy has left out. It is 0 before the completion of the batch.
-        num_bytes: the bytes of their keys and values, estimated from the first records of each range; None if it is not known.
-        num_skipped: how many records the batch has left out at the request of `kstream skip`. It is 0 before the completion.
-        num_losses: how many data losses the batch has met, as entries of the ledger. It is 0 before the completion.
+        figures: what was measured; nothing before the completion.
         skipped: the records that the batch has left out; none before the completion.
         record_errors: the record errors by their kind: (operator, exception, number of records); none before the completion.
     """
@@ -56,25 +54,33 @@ class StreamInputInfo:
     stream_id: int
     num_records: int
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    num_record_errors: int = 0
-    num_bytes: int | None = None
-    num_skipped: int = 0
-    num_losses: int = 0
+    figures: InputFigures = field(default_factory=InputFigures)
     skipped: Sequence[SkippedRecord] = ()
     record_errors: Sequence[tuple[str, str, int]] = ()
 
-    def plus(self, other: StreamInputInfo) -> StreamInputInfo:
-        """Return the numbers of both, with the facts of this one. The bytes are those that are known."""
-        known = [number for number in (self.num_bytes, other.num_bytes) if number is not None]
-        return StreamInputInfo(
-            self.stream_id,
-            self.num_records + other.num_records,
-            self.facts,
-            self.num_record_errors + other.num_record_errors,
-            sum(known) if known else None,
-            self.num_skipped + other.num_skipped,
-            self.num_losses + other.num_losses,
-        )
+    @property
+    def num_record_errors(self) -> int:
+        """How many of the records the errors policy has left out. It is 0 before the completion of the batch."""
+        return self.figures.record_errors
+
+    @property
+    def num_bytes(self) -> int | None:
+        """The bytes of their keys and values, estimated from the first records of each range; None if it is not known."""
+        return self.figures.bytes
+
+    @property
+    def num_skipped(self) -> int:
+        """How many records the batch has left out at the request of `kstream skip`. It is 0 before the completion."""
+        return self.figures.skipped
+
+    @property
+    def num_losses(self) -> int:
+        """How many data losses the batch has met, as entries of the ledger. It is 0 before the completion."""
+        return self.figures.losses
+
+    def then(self, newer: StreamInputInfo) -> StreamInputInfo:
+        """Return the numbers of some batches and of a newer one together, with the facts of this one."""
+        return StreamInputInfo(self.stream_id, self.num_records + newer.num_records, self.facts, self.figures.then(newer.figures))
 
     def metadata(self) -> Mapping[str, Any]:
         """Return `facts`."""
@@ -190,7 +196,8 @@ class BatchInfo:
     A field is None if its event has not happened yet; pyspark's methods return −1 for it.
 
     `tries` is how often the jobs have been submitted. After the first try the scheduling delay has all tries and back-offs in it, and the
-    processing time is only that of the outputs that ran again: neither is a measure of the job's speed.
+    processing time is only that of the outputs that ran again: neither is a measure of the job's speed. `state` is what was measured of all
+    states.
     """
 
     batch_time: Time
@@ -200,6 +207,7 @@ class BatchInfo:
     processing_end_ms: int | None
     outputs: Mapping[int, OutputOperationInfo]
     tries: int = 1
+    state: StateFigures = field(default_factory=StateFigures)
 
     @property
     def scheduling_delay_ms(self) -> int | None:
@@ -222,6 +230,16 @@ class BatchInfo:
     def has_failed(self) -> bool:
         """Whether an output operation has failed."""
         return any(output.failure_reason is not None for output in self.outputs.values())
+
+    @property
+    def input_figures(self) -> InputFigures:
+        """The figures of all inputs together."""
+        return together(InputFigures(), (source.figures for source in self.inputs.values()))
+
+    @property
+    def figures(self) -> list[KnownFigure]:
+        """All figures that are known, those of the inputs together."""
+        return [*self.input_figures.known(), *self.state.known()]
 
     @property
     def measures_speed(self) -> bool:
@@ -261,7 +279,7 @@ class BatchInfo:
 
     def numRecordErrors(self) -> int:
         """Return how many records of all inputs the errors policies have left out; 0 before the completion of the batch."""
-        return sum(info.num_record_errors for info in self.inputs.values())
+        return self.input_figures.record_errors
 
     def streamIdToInputInfo(self) -> Mapping[int, StreamInputInfo]:
         """Return the share of each input, by stream id."""

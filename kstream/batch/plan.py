@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
+from kstream.batch.figures import InputFigures
 from kstream.batch_time import Duration, Time
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, SkippedRecord
 
@@ -126,6 +127,11 @@ class InputOutcome:
     def num_record_errors(self) -> int:
         """The number of records that the errors policy has left out."""
         return sum(records for _, _, records in self.errors)
+
+    @property
+    def figures(self) -> InputFigures:
+        """All figures of the input in this batch."""
+        return InputFigures(self.num_record_errors, len(self.skipped), len(self.lost), self.num_bytes)
 
 
 _BEFORE_ALL = Time(0)

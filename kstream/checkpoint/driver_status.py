@@ -32,7 +32,7 @@ GONE_MS = 3 * RENEWAL_MS
 class BatchFigures:
     """A batch that has ended. Times are milliseconds; a delay is −1 if it is not known.
 
-    `record_errors` are the records that the errors policies have left out.
+    `record_errors` are the records that the errors policies have left out. `figures` are what was measured, by their names in the JSON log.
     """
 
     time: Time
@@ -41,6 +41,7 @@ class BatchFigures:
     processing_ms: int
     failed: bool = False
     record_errors: int = 0
+    figures: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
 
 
 def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
-    """Return the fields of a batch; record errors only if there are any."""
+    """Return the fields of a batch; record errors and figures only if there are any."""
     return {
         "time": batch.time.milliseconds,
         "records": batch.records,
@@ -223,6 +224,7 @@ def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
         "processing": batch.processing_ms,
         "failed": batch.failed,
         **({"record_errors": batch.record_errors} if batch.record_errors else {}),
+        **({"figures": dict(batch.figures)} if batch.figures else {}),
     }
 
 
@@ -249,10 +251,7 @@ def status_of(fields: format.Fields) -> DriverStatus:
         oldest_unfinished=_time(fields["oldest_unfinished"]),
         failed=fields["failed"],
         waiting=fields["waiting"],
-        recent=tuple(
-            BatchFigures(Time(b["time"]), b["records"], b["scheduling_delay"], b["processing"], b["failed"], b.get("record_errors", 0))
-            for b in fields["recent"]
-        ),
+        recent=tuple(map(_batch_of, fields["recent"])),
         lag=tuple(
             StreamLag(lag["stream"], lag["description"], lag["records"], lag.get("limited_by"), lag.get("unplanned"), lag.get("at"))
             for lag in fields["lag"]
@@ -265,6 +264,19 @@ def status_of(fields: format.Fields) -> DriverStatus:
         ui_url=fields.get("page"),
         process=fields.get("process"),
         supervised=fields.get("supervised", False),
+    )
+
+
+def _batch_of(b: Mapping[str, Any]) -> BatchFigures:
+    """Make a batch from its fields: the inverse of `_batch_fields`."""
+    return BatchFigures(
+        Time(b["time"]),
+        b["records"],
+        b["scheduling_delay"],
+        b["processing"],
+        b["failed"],
+        b.get("record_errors", 0),
+        b.get("figures", {}),
     )
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from kstream.batch import BatchDelays, BatchInfo, BatchPlan, StreamInputInfo
+from kstream.batch import BatchDelays, BatchInfo, BatchPlan, InputFigures, StreamInputInfo
 from kstream.batch_time import Time
 from kstream.checkpoint.history import PastBatch, read_segment, segments
 from kstream.checkpoint.outcomes import Completion, read_completion
@@ -63,8 +63,8 @@ class MeasuredBatches:
         for plan in [plan for plan in plans if plan.num_records.get(stream_id)][: READS * self._most]:
             completion = self._completion(plan)
             if completion is not None and completion.delays is not None:
-                num_bytes = self._of_stream(stream_id, completion.num_bytes, completion.epoch)
-                yield _info(plan.time, StreamInputInfo(stream_id, plan.num_records[stream_id], num_bytes=num_bytes), completion.delays)
+                found = InputFigures(bytes=self._of_stream(stream_id, completion.num_bytes, completion.epoch))
+                yield _info(plan.time, StreamInputInfo(stream_id, plan.num_records[stream_id], figures=found), completion.delays)
 
     def _of_history(self, stream_id: int) -> Iterator[BatchInfo]:
         """Yield the batches of the newest segment, newest first. The history has no bytes."""

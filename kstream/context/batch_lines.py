@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kstream.batch import BatchInfo
+from kstream.batch.figures import PARTS, declared
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
 
@@ -40,7 +41,7 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
     `lag_records` is what was in the logs after the batch when it was planned. `behind_ms` is how long after its batch time the batch has
     ended: that late its results are. A batch that ends before its batch time, ahead of a clock that was set back, is not late.
     `limited_by` is why the batch did not take all records that were there. `backpressure_rates` are the rates under which it was planned,
-    by stream id.
+    by stream id. Each figure that was measured is there by its name.
     """
     inputs = {number: source.progress for number, source in sorted(info.inputs.items())}
     lags = [lag for progress in inputs.values() if (lag := progress.lag) is not None]
@@ -58,12 +59,13 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
         "lag_records": sum(lags) if lags else None,
         **({"limited_by": limits} if limits else {}),
         **({"backpressure_rates": rates} if rates else {}),
+        **{found.field.name: found.value for found in info.figures},
         "failed": info.has_failed,
     }
 
 
 def line_of(fields: dict[str, Any], interval: Duration) -> str:
-    """Return the line of a batch, without unknown figures. Pure.
+    """Return the line of a batch, without unknown figures and without those that were measured as 0. Pure.
 
     Args:
         fields: as of `fields_of`.
@@ -78,6 +80,7 @@ def line_of(fields: dict[str, Any], interval: Duration) -> str:
         None if lag is None else f"lag {lag} records",
         f"limited by {fields['limited_by']}" if "limited_by" in fields else None,
         _rates(fields.get("backpressure_rates", {})),
+        *(figure.text(fields[figure.name]) for part in PARTS for figure in declared(part) if fields.get(figure.name)),
         None if behind is None else f"{behind / 1000:.1f} s behind",
         "failed" if fields["failed"] else None,
     ]

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch import BatchInfo, Figures, StreamInputInfo
 from kstream.batch_time import Duration
 
 
@@ -29,7 +29,8 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
 
     `batchId` is the batch time, and durations are in milliseconds. Rates are in records per second; `processedRowsPerSecond` is null if the
     processing took 0 ms. `sources` has an entry for each input, with the facts that the input reports (`startOffset`, `endOffset`, lag …).
-    `numRecordErrors` is there if the errors policy of the input has left out records.
+    `numRecordErrors` is there if the errors policy of the input has left out records. `state` has the figures of states. A figure that is
+    not known is left out.
     `outputs` has an entry for each output operation; its `failureReason` is null after a success.
 
     Args:
@@ -38,6 +39,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
         name: the name of the application.
     """
     rows, seconds = info.numRecords(), info.processingDelay() / 1000
+    state = _values(info.state)
     moment = datetime.fromtimestamp(info.batch_time.milliseconds / 1000, timezone.utc)
     return BatchProgress(
         name=name,
@@ -51,6 +53,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
             "processingDelay": info.processingDelay(),
             "totalDelay": info.totalDelay(),
         },
+        **({"state": state} if state else {}),
         sources=[
             {"id": number, "numInputRows": source.num_records, **_found(source), **source.progress.values}
             for number, source in sorted(info.inputs.items())
@@ -63,6 +66,11 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
 
 
 def _found(source: StreamInputInfo) -> dict[str, int]:
-    """Return what the tasks have found: the records that the errors policy has left out, if any, and the bytes, if they are known."""
+    """Return what the tasks have found: the records that the errors policy has left out, if any, and the figures that are known."""
     errors = {"numRecordErrors": source.num_record_errors} if source.num_record_errors else {}
-    return errors | ({"numInputBytes": source.num_bytes} if source.num_bytes is not None else {})
+    return errors | _values(source.figures)
+
+
+def _values(figures: Figures) -> dict[str, int]:
+    """Return the figures that are known, by their names in the progress."""
+    return {found.field.key: found.value for found in figures.known()}

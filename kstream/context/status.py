@@ -109,8 +109,15 @@ class StatusCollector:
 
 def figures_of(info: BatchInfo) -> BatchFigures:
     """Return the figures of a batch that has ended. Pure."""
-    failed = info.has_failed
-    return BatchFigures(info.batch_time, info.numRecords(), info.schedulingDelay(), info.processingDelay(), failed, info.numRecordErrors())
+    return BatchFigures(
+        info.batch_time,
+        info.numRecords(),
+        info.schedulingDelay(),
+        info.processingDelay(),
+        info.has_failed,
+        info.numRecordErrors(),
+        {found.field.name: found.value for found in info.figures},
+    )
 
 
 def stream_lag(number: int, lag: LogLag) -> StreamLag:

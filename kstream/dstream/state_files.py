@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 
-from kstream.batch import KeyHash, StateCheckpoint
+from kstream.batch import KeyHash, StateCheckpoint, StateFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import names
 from kstream.checkpoint.state_format import decode_state, encode_state
@@ -52,6 +52,15 @@ class StateFiles:
         self._store = store
         self._place = place
         self._epoch = epoch
+        self._lock = threading.Lock()
+        self._figures = StateFigures()
+        """What was measured since the last call of `take_figures`."""
+
+    def take_figures(self) -> StateFigures:
+        """Return what was measured since the last call. Any thread."""
+        with self._lock:
+            found, self._figures = self._figures, StateFigures()
+            return found
 
     def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> dict[str, StateCheckpoint]:
         """Write the states of a batch, one file a partition. Blocks until all files are written.
@@ -81,12 +90,19 @@ class StateFiles:
             for stream, index, name, hashing, data in job.toLocalIterator():
                 self._store.create(name, data)
                 files_of[stream][index] = (name, hashing)
+                self._note(StateFigures(written_bytes=len(data)))
         else:
-            for stream, index, name, hashing in job.collect():
+            for stream, index, name, hashing, size in job.collect():
                 files_of[stream][index] = (name, hashing)
+                self._note(StateFigures(written_bytes=size))
         found = {stream: _checkpoint(time, files) for stream, files in files_of.items()}
         self._check_shared(file for state in found.values() for file in state.files)
         return found
+
+    def _note(self, measured: StateFigures) -> None:
+        """Note what was measured of a file."""
+        with self._lock:
+            self._figures = self._figures.plus(measured)
 
     def _check_shared(self, files: Iterable[str]) -> None:
         """Raise StorageError if the driver does not find a file that a worker has written to a local path.
@@ -171,13 +187,13 @@ def _encoded(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> I
     yield stream, index, _name_of(prefix, index), _hash(_WORD), encode_state(elements, _dumps)
 
 
-def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iterator[tuple[str, int, str, int]]]:
-    """Return a function for `mapPartitionsWithIndex` that writes a partition to a file and yields the file's name."""
+def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iterator[tuple[str, int, str, int, int]]]:
+    """Return a function for `mapPartitionsWithIndex` that writes a partition to a file and yields the file's name and its bytes."""
 
-    def write(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int]]:
-        name = _name_of(prefix, index)
-        place.write(name, encode_state(elements, _dumps))
-        yield stream, index, name, _hash(_WORD)
+    def write(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int, int]]:
+        name, data = _name_of(prefix, index), encode_state(elements, _dumps)
+        place.write(name, data)
+        yield stream, index, name, _hash(_WORD), len(data)
 
     return write
 

@@ -6,8 +6,12 @@ each start of a context.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+from kstream.batch import FigureField, Figures, InputFigures, StateFigures
+from kstream.batch.figures import Unit, declared
 
 
 class MetricKind(Enum):
@@ -70,7 +74,6 @@ RECORDS = _counter("input_records", "The records of batches that have succeeded.
 RECORD_ERRORS = _counter(
     "record_errors", "The records that failed and were left out of their batch. dead-letter: they are dead letters.", "input", "policy"
 )
-BYTES = _counter("input_bytes", "The bytes of keys and values in these records, estimated. Only of inputs that know them.", "input")
 SKIPPED = _counter("skipped_records", "The records that batches have left out because `kstream skip` had named them.", "input")
 LOSSES = _counter("data_losses", "The data losses that batches have met, as entries of the ledger.", "input")
 LIMITED = _counter("limited_batches", "The batches that had fewer records than were in the logs, by the reason.", "input", "reason")
@@ -108,7 +111,27 @@ LOG_TIME = _histogram(
 )
 LOG_ERRORS = _counter("plan_log_request_errors", "The requests of the plan log that failed.", "request")
 
-FAMILIES: tuple[Family, ...] = tuple(value for value in globals().values() if isinstance(value, Family))
+
+def _of_figure(field: FigureField, *labels: str) -> Family:
+    """Return the metric of a figure: a counter of all batches if they add up, else a gauge of the newest one."""
+    is_time = field.unit is Unit.MILLISECONDS
+    name = f"{field.name.removesuffix('_ms')}_seconds" if is_time else field.name
+    return (_counter if field.adds else _gauge)(name, field.meaning, *labels)
+
+
+def _of_part(figures: type[Figures], *labels: str) -> Mapping[str, Family]:
+    """Return the metrics of the figures of a part of a batch, by the names of the figures."""
+    return {field.name: _of_figure(field, *labels) for field in declared(figures)}
+
+
+INPUT_FIGURES = _of_part(InputFigures, "input")
+STATE_FIGURES = _of_part(StateFigures)
+
+FAMILIES: tuple[Family, ...] = (
+    *(value for value in globals().values() if isinstance(value, Family)),
+    *INPUT_FIGURES.values(),
+    *STATE_FIGURES.values(),
+)
 
 
 def markdown_table() -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kstream.batch import LogLag, ReceiverInfo
+from kstream.batch import Figures, LogLag, ReceiverInfo
+from kstream.batch.figures import Unit
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.metrics import families as f
 from kstream.metrics.families import Family, MetricKind
@@ -90,8 +91,24 @@ def _of_batches(job: JobSnapshot) -> Iterator[Metric]:
     delays = (f.SCHEDULING, history.scheduling), (f.PROCESSING, history.processing), (f.TOTAL, history.total)
     for family, (buckets, seconds) in delays:
         yield HistogramMetricFamily(family.name, family.meaning, buckets=buckets, sum_value=seconds)
+    yield from _of_figures(f.STATE_FIGURES, [((), history.state)])
     runs = sorted(history.operations.items())
     yield _metric(f.OPERATIONS, [((str(number), name, result), count) for (number, name, result), count in runs])
+
+
+def _of_figures(families: Mapping[str, Family], parts: Sequence[tuple[tuple[str, ...], Figures]]) -> Iterator[Metric]:
+    """Yield the metric of each figure, with the values of the parts of a batch that know it.
+
+    Args:
+        families: the metrics by the names of the figures.
+        parts: the values of the labels, with the figures.
+    """
+    values: dict[str, list[tuple[tuple[str, ...], float]]] = {name: [] for name in families}
+    for labels, figures in parts:
+        for found in figures.known():
+            values[found.field.name].append((labels, found.value / 1000 if found.field.unit is Unit.MILLISECONDS else found.value))
+    for name, family in families.items():
+        yield _metric(family, values[name])
 
 
 def _of_inputs(job: JobSnapshot) -> Iterator[Metric]:
@@ -99,7 +116,7 @@ def _of_inputs(job: JobSnapshot) -> Iterator[Metric]:
     known = sorted(job.history.inputs.items())
     yield _metric(f.INPUT_INFO, [((str(number), each.progress.description), 1) for number, each in known])
     yield _metric(f.RECORDS, [((str(number),), each.num_records) for number, each in known])
-    yield _metric(f.BYTES, [((str(number),), each.num_bytes) for number, each in known if each.num_bytes is not None])
+    yield from _of_figures(f.INPUT_FIGURES, [((str(number),), each.figures) for number, each in known])
     yield _metric(
         f.RECORD_ERRORS, [((str(number), job.error_policies.get(number, "fail")), each.num_record_errors) for number, each in known]
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kstream.batch import BatchInfo, OutputOperationInfo
+from kstream.batch import BatchInfo, KnownFigure, OutputOperationInfo
 from kstream.secret import line_without_secrets
 
 OperationStatus = Literal["QUEUED", "PROCESSING", "COMPLETED", "FAILED"]
@@ -39,6 +39,7 @@ class BatchRow:
         limited_by: why an input has fewer records than its logs had; None if none has.
         lag: the records of its logs that no batch had when it was planned; None if no input knows it.
         has_failed: whether an output operation has failed.
+        figures: what was measured of it.
     """
 
     time_ms: int
@@ -55,6 +56,7 @@ class BatchRow:
     limited_by: str | None
     lag: int | None
     has_failed: bool = False
+    figures: Sequence[KnownFigure] = ()
 
 
 def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
@@ -67,7 +69,7 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
     known = info.outputs if operations is None else operations
     statuses = [status_of(known[number]) for number in sorted(known)]
     errors = [operation.error or operation.failure_reason or "" for _, operation in sorted(known.items()) if _has_failed(operation)]
-    inputs = info.inputs.values()
+    inputs, found = info.inputs.values(), info.input_figures
     reasons = dict.fromkeys(reason for source in inputs if (reason := source.progress.limited_by) is not None)
     lags = [lag for source in inputs if (lag := source.progress.lag) is not None]
     return BatchRow(
@@ -79,12 +81,13 @@ def row_of(info: BatchInfo, operations: Operations | None = None) -> BatchRow:
         operations=OperationCounts(statuses.count("PROCESSING"), statuses.count("COMPLETED"), statuses.count("FAILED"), len(statuses)),
         reason=line_without_secrets(errors[0])[:_LONGEST_REASON] if errors else None,
         tries=info.tries,
-        record_errors=sum(source.num_record_errors for source in inputs),
-        skipped=sum(source.num_skipped for source in inputs),
-        losses=sum(source.num_losses for source in inputs),
+        record_errors=found.record_errors,
+        skipped=found.skipped,
+        losses=found.losses,
         limited_by="; ".join(reasons) if reasons else None,
         lag=sum(lags) if lags else None,
         has_failed="FAILED" in statuses,
+        figures=info.figures,
     )
 
 

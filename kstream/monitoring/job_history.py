@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kstream.batch import BatchInfo, ReceiverInfo, StreamInputInfo
+from kstream.batch import BatchInfo, ReceiverInfo, StateFigures, StreamInputInfo
 from kstream.checkpoint.driver_status import LastError
 from kstream.clock import Clock
 from kstream.errors import in_a_line, where_of, with_record
@@ -52,6 +52,7 @@ class HistorySnapshot:
         scheduling, processing, total: the delays of these batches.
         operations: how many runs of output operations have ended, by number, name and result.
         inputs: what batches that have succeeded had of each input, by stream id, with the facts of its newest batch.
+        state: the figures of the states of all batches that have ended.
         limited: how many batches had fewer records than the logs, by stream id and reason.
         receivers: the receivers that have started, by stream id.
         batches: the batches that a page shows; none without a page.
@@ -65,6 +66,7 @@ class HistorySnapshot:
     total: tuple[Buckets, float]
     operations: Mapping[tuple[int, str, str], int]
     inputs: Mapping[int, StreamInputInfo]
+    state: StateFigures
     limited: Mapping[tuple[int, str], int]
     receivers: Mapping[int, ReceiverHistory]
     batches: KeptBatches
@@ -87,6 +89,7 @@ class JobHistory(StreamingListener):
         self._scheduling, self._processing, self._total = (Histogram(BATCH_BOUNDS) for _ in range(3))
         self._operations: Counter[tuple[int, str, str]] = Counter()
         self._inputs: dict[int, StreamInputInfo] = {}
+        self._state = StateFigures()
         self._limited: Counter[tuple[int, str]] = Counter()
         self._receivers: dict[int, ReceiverHistory] = {}
         self._batches: BatchHistory | None = None
@@ -108,6 +111,7 @@ class JobHistory(StreamingListener):
                 total=(self._total.buckets(), self._total.sum),
                 operations=dict(self._operations),
                 inputs=dict(self._inputs),
+                state=self._state,
                 limited=dict(self._limited),
                 receivers=dict(self._receivers),
                 batches=KeptBatches() if self._batches is None else self._batches.kept(),
@@ -155,9 +159,10 @@ class JobHistory(StreamingListener):
             self._recent.append(info)
             self._ended[SUCCEEDED if succeeded else FAILED] += 1
             self._count_delays(info)
+            self._state = self._state.then(info.state)
             if succeeded:
                 for number, source in info.inputs.items():
-                    self._inputs[number] = self._inputs.get(number, StreamInputInfo(number, 0)).plus(source)
+                    self._inputs[number] = self._inputs.get(number, StreamInputInfo(number, 0)).then(source)
 
     def _count_delays(self, info: BatchInfo) -> None:
         """Count the delays that are known. Call this under the lock."""

@@ -310,7 +310,7 @@ class JobScheduler:
                 self._lifecycle.withdraw(by=batch.time)
             if _is_lost(job_set) or job_set.state_error is not None or not self.reports_failure_of(batch):
                 return
-        job_set.states = self._states.save(job_set.time)
+        job_set.states, job_set.state_figures = self._states.save(job_set.time)
 
     # -- on the event thread
 

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstream import crash_point
-from kstream.batch import KeyHash, StateCheckpoint
+from kstream.batch import KeyHash, StateCheckpoint, StateFigures
 from kstream.batch.retention import NO_STATES, NeededForStates
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, names
@@ -58,6 +58,13 @@ def state_lost(time: Time, repairs: int, error: BaseException, why: str | None =
     )
     found.__cause__ = error
     return found
+
+
+class SavedStates(NamedTuple):
+    """The states that the record of a batch is to name, and what was measured of all states since the batch that ended before."""
+
+    states: States
+    figures: StateFigures = StateFigures()
 
 
 class StateCheckpointer:
@@ -121,9 +128,9 @@ class StateCheckpointer:
         streams = self._graph.active_states()
         return bool(streams) and any(stream.is_due(time) for time in batches for stream in streams)
 
-    def save(self, time: Time) -> States:
+    def save(self, time: Time) -> SavedStates:
         """Return the states that the batch's record is to name, after all jobs of a batch have ended. Called in a job thread."""
-        return self.unnamed()
+        return SavedStates(self.unnamed())
 
     def take_loss(self) -> bool:
         """Return whether a write has found blocks or files of a state gone since the last call. The JobGenerator's thread."""
@@ -343,14 +350,16 @@ class StoredStateCheckpointer(StateCheckpointer):
 
     # -- while it runs
 
-    def save(self, time: Time) -> States:
+    def save(self, time: Time) -> SavedStates:
         """Write the states that are due, after all jobs of a batch have ended. Called in a job thread; blocks on a Spark job.
 
         An error is not raised, so it does not fail the batch. It is logged once, and the next batch tries again.
-
-        Returns:
-            The states that the batch's record is to name.
         """
+        states = self._save(time)
+        return SavedStates(states, StateFigures() if self._files is None else self._files.take_figures())
+
+    def _save(self, time: Time) -> States:
+        """Write the states that are due. Return the states that the batch's record is to name."""
         asked = ((stream, stream.state_to_write(time)) for stream in self._graph.active_states())
         due = [(stream, state) for stream, state in asked if state is not None]
         found = dict(self.unnamed())

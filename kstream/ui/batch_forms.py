@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypedDict
 
-from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch import BatchInfo, KnownFigure, OutputOperationInfo, StreamInputInfo
+from kstream.batch.figures import camel_case
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import LastError
 from kstream.monitoring.batch_row import BatchRow, OperationCounts, status_of
@@ -18,6 +19,7 @@ from kstream.ui.forms import (
     BatchForm,
     BatchStatus,
     BucketForm,
+    FigureForm,
     InputForm,
     LastErrorForm,
     OffsetsForm,
@@ -52,7 +54,13 @@ def batch_form(row: BatchRow, status: BatchStatus, interval_ms: int) -> BatchFor
         "numSkipped": row.skipped,
         "numLosses": row.losses,
         "limitedBy": row.limited_by,
+        "figures": figure_forms(row.figures),
     }
+
+
+def figure_forms(figures: Iterable[KnownFigure]) -> list[FigureForm]:
+    """Return the forms of what was measured. Pure."""
+    return [{"name": camel_case(field.name), "label": field.label, "unit": field.unit.value, "value": value} for field, value in figures]
 
 
 def planned_form(time_ms: int, status: BatchStatus, interval_ms: int) -> BatchForm:
@@ -100,6 +108,7 @@ def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
         "numSkipped": source.num_skipped,
         "numLosses": source.num_losses,
         "numBytes": source.num_bytes,
+        "figures": figure_forms(source.figures.known()),
         "limitedBy": None if limit is None else dict(limit),
         "offsets": [_offsets_form(r) for r in source.facts.get("offsets", ())],
         "blocks": [str(block.block_id) for block in source.facts.get("blocks", ())],

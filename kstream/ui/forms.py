@@ -99,6 +99,15 @@ class TimelineForm(TypedDict):
     buckets: list[BucketForm]
 
 
+class FigureForm(TypedDict):
+    """What was measured of a batch, or of an input of it. `unit`: `bytes`, `ms`, or empty for a number."""
+
+    name: str
+    label: str
+    unit: str
+    value: int
+
+
 class BatchForm(TypedDict):
     """A batch. The delays are None before their end; `firstFailureReason` is one line. Of a batch that is held only its time is known."""
 
@@ -121,6 +130,7 @@ class BatchForm(TypedDict):
     numSkipped: int
     numLosses: int
     limitedBy: str | None
+    figures: list[FigureForm]
 
 
 class RecordErrorsForm(TypedDict):
@@ -157,6 +167,7 @@ class InputForm(TypedDict):
     numSkipped: int
     numLosses: int
     numBytes: int | None
+    figures: list[FigureForm]
     limitedBy: dict[str, Any] | None
     offsets: list[OffsetsForm]
     blocks: list[str]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kstream.batch import BatchDelays, BatchInfo, BatchPlan, OutputOperationInfo, SkippedRecord, StreamInputInfo
+from kstream.batch import BatchDelays, BatchInfo, BatchPlan, InputFigures, OutputOperationInfo, SkippedRecord, StreamInputInfo
 from kstream.batch.plan import BLOCKS, FILES, kind_of, without_kind
 from kstream.checkpoint.driver_status import LastError
 from kstream.checkpoint.outcomes import Failure
@@ -106,9 +106,7 @@ def _input_of(batch: KnownBatch, number: int) -> StreamInputInfo:
     return StreamInputInfo(
         number,
         batch.records_of(number),
-        num_record_errors=batch.errors.get(number, 0),
-        num_skipped=len(skipped),
-        num_losses=len(batch.losses.get(number, ())),
+        figures=InputFigures(batch.errors.get(number, 0), len(skipped), len(batch.losses.get(number, ()))),
         skipped=skipped,
     )
 
@@ -170,7 +168,8 @@ def _described(source: StreamInputInfo, batch: KnownBatch, ranges_of: RangesOf, 
         "blocks": [StoredBlock(str(row[0])) for row in blocks or ()],
         "files": [row[0] for row in files or ()],
     }
-    return replace(source, facts=facts, num_bytes=None if files is None else sum(int(row[2]) for row in files))
+    num_bytes = None if files is None else sum(int(row[2]) for row in files)
+    return replace(source, facts=facts, figures=replace(source.figures, bytes=num_bytes))
 
 
 def _rows(data: Mapping[str, Any], kind: str) -> list[list[Any]] | None:

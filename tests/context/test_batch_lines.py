@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch import BatchInfo, InputFigures, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Milliseconds, Seconds, Time
 from kstream.context.batch_lines import BatchLines, fields_of, line_of
 from kstream.listener import StreamingListenerBatchCompleted
@@ -110,6 +110,6 @@ def test_a_context_logs_one_line_a_batch_on_the_thread_of_the_listeners_and_no_o
 
 def test_records_that_the_errors_policy_has_left_out_are_in_the_line_and_in_the_fields() -> None:
     clean = batch(progress=KAFKA)
-    info = replace(clean, inputs={n: replace(source, num_record_errors=3) for n, source in clean.inputs.items()})
+    info = replace(clean, inputs={n: replace(source, figures=InputFigures(record_errors=3)) for n, source in clean.inputs.items()})
     assert fields_of(info)["record_errors"] == 3 * len(clean.inputs) and "record_errors" not in fields_of(clean)
     assert f"records, {3 * len(clean.inputs)} with an error, " in line(info)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from kstream.batch import BatchInfo, OutputOperationInfo, StreamInputInfo
+from kstream.batch import BatchInfo, InputFigures, OutputOperationInfo, StreamInputInfo
 from kstream.batch_time import Seconds, Time
 from kstream.context.progress import progress_of
 from kstream.monitoring.job_history import JobHistory
@@ -59,6 +59,8 @@ def test_an_engine_tells_the_progress_of_each_batch_with_its_records() -> None:
 
 def test_records_that_the_errors_policy_has_left_out_are_counted_by_input() -> None:
     info = batch()
-    info = replace(info, inputs={number: replace(source, num_record_errors=2 - 2 * number) for number, source in info.inputs.items()})
+    info = replace(
+        info, inputs={number: replace(source, figures=InputFigures(record_errors=2 - 2 * number)) for number, source in info.inputs.items()}
+    )
     assert [source.get("numRecordErrors") for source in progress_of(info, Seconds(1), "n")["sources"]] == [2, None]
     assert info.numRecordErrors() == 2

@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 
 from kstream import DStream, State, StateSpec, StreamingContext
-from kstream.batch import JsonPlan, KeyHash
+from kstream.batch import JsonPlan, KeyHash, StateFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.state_log import stored_states
@@ -338,6 +338,17 @@ def test_a_local_checkpoint_cuts_the_lineage_of_states_that_were_made_before_it_
     described = second.toDebugString()
     assert described.count(b"PartitionerAwareUnionRDD") == 1 and b"LocalCheckpointRDD" in described
     assert second.collect() == [("a", 3)]
+
+
+@pytest.mark.parametrize("through_driver", [False, True])
+def test_the_bytes_of_the_files_that_are_written_are_told_once(sc: SparkContext, tmp_path: Path, through_driver: bool) -> None:
+    store = LocalFileStore(tmp_path)
+    files = StateFiles(sc, store, None if through_driver else place_for_workers(store, False), 1)
+    state = sc.parallelize([(str(n), n) for n in range(20)], 2)
+    written = files.write(Time(1000), {"s0": state, "s1": state})
+    sizes = [len(store.read(name)) for checkpoint in written.values() for name in checkpoint.files]
+    assert files.take_figures() == StateFigures(written_bytes=sum(sizes)) and len(sizes) == 4
+    assert files.take_figures() == StateFigures()
 
 
 def test_state_hashed_otherwise_is_placed_anew(sc: SparkContext, files: StateFiles) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kstream.batch import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
+from kstream.batch import BatchInfo, InputFigures, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import DriverStatus
 from kstream.listener import (
@@ -163,10 +163,10 @@ def test_an_input_without_log_ends_has_no_lag() -> None:
 def test_what_a_batch_has_left_out_or_lost_is_counted_when_it_has_succeeded() -> None:
     shown = Shown()
     shown.more = {"error_policies": {0: "dead-letter"}}
-    told = replace(LAGS[1], stream_id=0, num_bytes=2048, num_record_errors=2, num_skipped=1, num_losses=3)
+    told = replace(LAGS[1], stream_id=0, figures=InputFigures(2, 1, 3, 2048))
     shown.batch(told)
     shown.batch(told, reason="ValueError: no")
-    shown.batch(replace(told, num_bytes=None))
+    shown.batch(replace(told, figures=InputFigures(2, 1, 3)))
     values = shown.values()
     assert values['kstream_input_records_total{input="0"}'] == 20
     assert values['kstream_input_bytes_total{input="0"}'] == 2048

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchInfo, StreamInputInfo
+from kstream.batch import BatchInfo, InputFigures, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.offsets.admission_control import LARGEST_RECORD, AdmissionControl, AdmissionSettings
 from kstream.offsets.offset_range import OffsetRange
@@ -39,7 +39,7 @@ class Admitting:
         return taken
 
     def ends(self, records: int, processing_ms: int, num_bytes: int | None = None) -> None:
-        info = StreamInputInfo(0, records, num_bytes=num_bytes)
+        info = StreamInputInfo(0, records, figures=InputFigures(bytes=num_bytes))
         begun = self.number * INTERVAL
         self.control.batch_completed(BatchInfo(at(self.number), {0: info}, begun, begun, begun + processing_ms, {}), 0, "Kafka[t]")
 
@@ -50,8 +50,15 @@ class Admitting:
 
 def test_after_a_restart_the_limit_by_bytes_knows_how_long_the_records_are() -> None:
     stream = Admitting(max_bytes=10_000)
-    before = BatchInfo(at(-5), {0: StreamInputInfo(0, 10, num_bytes=1000), 7: StreamInputInfo(7, 1, num_bytes=9)}, 0, 0, 100, {})
-    newer = BatchInfo(at(-4), {7: StreamInputInfo(7, 1, num_bytes=9)}, 0, 0, 100, {})
+    before = BatchInfo(
+        at(-5),
+        {0: StreamInputInfo(0, 10, figures=InputFigures(bytes=1000)), 7: StreamInputInfo(7, 1, figures=InputFigures(bytes=9))},
+        0,
+        0,
+        100,
+        {},
+    )
+    newer = BatchInfo(at(-4), {7: StreamInputInfo(7, 1, figures=InputFigures(bytes=9))}, 0, 0, 100, {})
     stream.control.restore(lambda _: [before, newer], 0)
     assert stream.plan(a=1_000) == 100 and stream.limits["readLimit"]["reason"] == "maxBytesPerBatch"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstream import crash_point
-from kstream.batch import BatchOutcome, KeyHash, StateCheckpoint
+from kstream.batch import BatchInfo, BatchOutcome, KeyHash, StateCheckpoint
 from kstream.batch_time import Time
 from kstream.checkpoint import PlanLog
 from kstream.errors import ConfigurationError, CorruptRecordError, StorageError
@@ -70,6 +70,15 @@ def test_state_is_written_at_multiples_of_the_interval_since_zero_time_before_th
     life(world, 6, 2)
     assert list(named(world))[-1] == START + 6 * INTERVAL
     assert all((time - START) % (2 * INTERVAL) == 0 for time in named(world))
+
+
+def test_listeners_hear_with_a_batch_how_many_bytes_of_state_it_has_written() -> None:
+    world = World()
+    driver = life(world, 4, 2)
+    infos: list[BatchInfo] = [event.info for event in driver.listener.named("onBatchCompleted")]
+    newest = [name for name in world.store.list("state") if int(name.split("-")[0]) == START + 4 * INTERVAL]
+    assert [info.state.written_bytes for info in infos[::2]] == [None, None]
+    assert infos[1].state.written_bytes and infos[3].state.written_bytes == sum(len(world.store.read(f"state/{name}")) for name in newest)
 
 
 def test_states_with_different_intervals_are_named_where_they_are_due() -> None:

@@ -10,6 +10,7 @@ from typing import get_args
 
 import pytest
 
+from kstream.batch import InputFigures
 from kstream.batch_time import Time
 from kstream.listener import StreamingListenerBatchSubmitted
 from kstream.testing import ManualClock
@@ -88,7 +89,7 @@ def test_a_batch_that_has_failed_is_no_reason_of_a_rate(decisions: Decisions, ra
 
 
 def test_losses_and_errors_name_their_batch(decisions: Decisions) -> None:
-    run_through(decisions, info_of(1000, replace(source_of(1), num_losses=2)))
+    run_through(decisions, info_of(1000, replace(source_of(1), figures=InputFigures(losses=2))))
     run_through(decisions, info_of(2000, source_of(1), "ValueError: refused"))
     assert [(d.kind, d.text, d.form()["batchTimeMs"]) for d in decisions.all()] == [
         ("data loss", "Kafka[Subscribe[orders]]: the batch has met 2 data losses; see the ledger", 1000),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
+from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputFigures, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
@@ -190,7 +190,7 @@ def test_an_input_tells_its_record_errors_by_their_kind_and_what_became_of_the_r
     made = Sourced()
     made.policies = {0: "dead-letter"}
     kinds = [("map at job.py:7", "ValueError", 3), ("valueDecoder", "KeyError", 1)]
-    run_through(made.history, info_of(1000, StreamInputInfo(0, 10, num_record_errors=4, record_errors=kinds)))
+    run_through(made.history, info_of(1000, StreamInputInfo(0, 10, figures=InputFigures(record_errors=4), record_errors=kinds)))
     run_through(made.history, info_of(2000, StreamInputInfo(0, 10)))
     run_through(made.history, replace(info_of(3000), inputs={1: StreamInputInfo(1, 10)}))
     told = [made.source.batch(time_ms) for time_ms in (1000, 2000, 3000)]

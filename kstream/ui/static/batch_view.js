@@ -90,6 +90,7 @@ function head(batch) {
     ["Record errors", count(batch.numRecordErrors)],
     ["Skipped", count(batch.numSkipped)],
     ["Losses", count(batch.numLosses)],
+    ...batch.figures.map((f) => [f.label, measured(f)]),
   ];
   return el(
     "section",
@@ -195,10 +196,13 @@ function input(i) {
   );
 }
 
+/** What was measured, with its unit. @param {any} f */
+const measured = ({ unit, value }) => (unit === "ms" ? duration(value) : `${short(value)} ${unit}`.trimEnd());
+
 /** @param {any} i */
 function inputNotes(i) {
   const tags = [
-    i.numBytes === null ? null : tag(`${short(i.numBytes)} bytes`, "plain"),
+    ...i.figures.map((f) => tag(`${f.label} ${measured(f)}`, "plain")),
     i.numRecordErrors ? tag(counted(i.numRecordErrors, "record error"), "warn") : null,
     i.numSkipped ? tag(`${count(i.numSkipped)} skipped`, "warn") : null,
     i.numLosses ? tag(counted(i.numLosses, "loss", "losses"), "bad") : null,
