@@ -163,6 +163,11 @@ class StateFigures(Figures):
 
     part: ClassVar[str] = "state"
     written_bytes: int | None = figure("state written", Unit.BYTES, "The bytes of state files that were written to the checkpoint.")
+    read_bytes: int | None = figure(
+        "state read",
+        Unit.BYTES,
+        "The bytes of state files that were read: after a restart, and in place of blocks that executors have lost.",
+    )
 
 
 PARTS: tuple[type[Figures], ...] = (InputFigures, StateFigures)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
+from pyspark import Accumulator, SparkContext
 
 from kstream.batch import KeyHash, StateCheckpoint, StateFigures
 from kstream.batch_time import Time
@@ -54,13 +54,19 @@ class StateFiles:
         self._epoch = epoch
         self._lock = threading.Lock()
         self._figures = StateFigures()
-        """What was measured since the last call of `take_figures`."""
+        """What was measured since the last call of `take_figures`, without what workers have read."""
+        self._read: Accumulator[int] | None = None
+        """The bytes that workers have read, in tasks that have succeeded; None before they read."""
+        self._told = 0
+        """Those of them that `take_figures` has returned."""
 
     def take_figures(self) -> StateFigures:
         """Return what was measured since the last call. Any thread."""
         with self._lock:
             found, self._figures = self._figures, StateFigures()
-            return found
+            read = 0 if self._read is None else self._read.value  # jobs that run add to it meanwhile
+            since, self._told = read - self._told, read
+            return found.plus(StateFigures(read_bytes=since)) if since else found
 
     def write(self, time: Time, states: Mapping[str, RDD[Any]]) -> dict[str, StateCheckpoint]:
         """Write the states of a batch, one file a partition. Blocks until all files are written.
@@ -135,10 +141,18 @@ class StateFiles:
         """
         files = tuple(checkpoint.files)
         if self._place is not None:
-            read = partial(_read, self._place, files)
+            read = partial(_read, self._place, files, self._bytes_read())
             return _base(self._sc, len(files), placed).mapPartitionsWithIndex(read, preservesPartitioning=True)
-        blobs = [self._sc.parallelize([(self._store.path(file), self._store.read(file))], 1) for file in files]
-        return self._sc.union(blobs).flatMap(_decoded)
+        stored = [(self._store.path(file), self._store.read(file)) for file in files]
+        self._note(StateFigures(read_bytes=sum(len(data) for _, data in stored)))
+        return self._sc.union([self._sc.parallelize([one], 1) for one in stored]).flatMap(_decoded)
+
+    def _bytes_read(self) -> Accumulator[int]:
+        """Return the counter of the bytes that workers read. The first call makes it."""
+        with self._lock:
+            if self._read is None:
+                self._read = self._sc.accumulator(0)
+            return self._read
 
     def hashing(self) -> int:
         """Return the workers' `portable_hash` of a fixed word. Blocks: runs a Spark job of one task.
@@ -198,11 +212,13 @@ def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iter
     return write
 
 
-def _read(place: StorePlace, files: tuple[str, ...], index: int, nothing: Iterable[Any]) -> Iterator[Any]:
+def _read(place: StorePlace, files: tuple[str, ...], count: Accumulator[int], index: int, nothing: Iterable[Any]) -> Iterator[Any]:
     for _ in nothing:  # to its end: Spark discards a worker with unread input
         pass
     store = place.open()
-    return decode_state(store.read(files[index]), store.path(files[index]), pickle.loads)
+    data = store.read(files[index])
+    count.add(len(data))
+    return decode_state(data, store.path(files[index]), pickle.loads)
 
 
 def _decoded(stored: tuple[str, bytes]) -> Iterator[Any]:

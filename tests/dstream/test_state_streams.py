@@ -351,6 +351,21 @@ def test_the_bytes_of_the_files_that_are_written_are_told_once(sc: SparkContext,
     assert files.take_figures() == StateFigures()
 
 
+@pytest.mark.parametrize("through_driver", [False, True])
+def test_the_bytes_of_the_files_that_are_read_are_told_once(sc: SparkContext, tmp_path: Path, through_driver: bool) -> None:
+    store = LocalFileStore(tmp_path)
+    files = StateFiles(sc, store, None if through_driver else place_for_workers(store, False), 1)
+    checkpoint = files.write(Time(1000), {"s0": sc.parallelize(range(20), 2)})["s0"]
+    files.take_figures()
+    back = files.read(checkpoint, KeyHash.NONE).persist()
+    assert back.count() == 20
+    assert files.take_figures() == StateFigures(read_bytes=sum(len(store.read(name)) for name in checkpoint.files))
+    assert back.count() == 20 and files.take_figures() == StateFigures(), "they are in memory now"
+    back.unpersist(blocking=True)
+    assert back.count() == 20
+    assert (files.take_figures().read_bytes is None) == through_driver, "workers have read them again"
+
+
 def test_state_hashed_otherwise_is_placed_anew(sc: SparkContext, files: StateFiles) -> None:
     state = sc.parallelize([(str(n), n) for n in range(20)], 3)
     [(_, checkpoint)] = files.write(Time(1000), {"s0": state}).items()
