@@ -200,6 +200,7 @@ def an_operation(number: int, name: str, status: str, begun: int, duration: int 
         "status": status,
         "error": None,
         "failureReason": None,
+        "figures": [],
         "jobIds": [],
         "jobUrls": [],
     }

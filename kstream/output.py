@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import Json, PlannedInput
+from kstream.batch import Json, OutputFigures, PlannedInput
 from kstream.batch_time import Time
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Output(ABC):
         return None
 
     @abstractmethod
-    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> OutputFigures | None:
         """Write a batch. Blocks until it is written. An error fails the try.
 
         Args:
@@ -103,6 +103,9 @@ class Output(ABC):
             rdd: its records.
             partitions: the partitions to compute; None for all. If an input must report on all records of a batch, all partitions are
                 computed, also those that `prepare` has left out.
+
+        Returns:
+            What was measured in this try; None for nothing.
         """
 
     def outcome(self, time: Time) -> Json:

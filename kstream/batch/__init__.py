@@ -14,7 +14,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
 
 from kstream.batch.batch import Batch, Job, JobSet, PendingBatches, RDDScope
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
-from kstream.batch.figures import FigureField, Figures, InputFigures, KnownFigure, StateFigures
+from kstream.batch.figures import FigureField, Figures, InputFigures, KnownFigure, OutputFigures, StateFigures
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
 from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
@@ -39,6 +39,7 @@ __all__ = [
     "KnownFigure",
     "LogLag",
     "Offsets",
+    "OutputFigures",
     "OutputOperationInfo",
     "PendingBatches",
     "PlannedInput",

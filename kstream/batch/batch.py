@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
-from kstream.batch.figures import StateFigures
+from kstream.batch.figures import OutputFigures, StateFigures
 from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.errors import traceback_of, with_record
@@ -73,22 +73,24 @@ class Job:
     Attributes:
         time: the batch time.
         output_op_id: the number of the output in the graph.
-        run: runs the output operation. Blocks until its Spark jobs have ended. Their error is raised.
+        run: runs the output operation. Blocks until its Spark jobs have ended. Their error is raised. Returns what was measured.
         name: the name of the operation, for people.
         call_site: the place of the operation in the user's code, for people.
         scope: the box in which Spark's pages draw the RDDs that the job makes.
         error: the error with which the job ended, if any.
+        figures: what `run` has measured.
     """
 
     time: Time
     output_op_id: int
-    run: Callable[[], None]
+    run: Callable[[], OutputFigures | None]
     name: str = ""
     call_site: str = ""
     scope: RDDScope | None = None
     start_ms: int | None = None
     end_ms: int | None = None
     error: BaseException | None = None
+    figures: OutputFigures = field(default_factory=OutputFigures)
 
     @property
     def id(self) -> str:
@@ -99,7 +101,9 @@ class Job:
         """Return the facts about this job for listeners."""
         reason = None if self.error is None else traceback_of(self.error)
         line = None if self.error is None else with_record(self.error)
-        return OutputOperationInfo(self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason, line)
+        return OutputOperationInfo(
+            self.time, self.output_op_id, self.name, self.call_site, self.start_ms, self.end_ms, reason, line, self.figures
+        )
 
 
 @dataclass(slots=True, eq=False)

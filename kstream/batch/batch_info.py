@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstream.batch.figures import InputFigures, KnownFigure, StateFigures, together
+from kstream.batch.figures import InputFigures, KnownFigure, OutputFigures, StateFigures, together
 from kstream.batch.input_progress import InputProgress
 from kstream.batch_time import Time
 from kstream.offsets.offset_range import SkippedRecord
@@ -148,7 +148,8 @@ class OutputOperationInfo:
     """One output operation of a batch.
 
     Times are milliseconds since the Unix epoch; a time is None before it comes. `failure_reason` is the traceback of the error, and `error`
-    the error in one line; both are None without an error. Pyspark's methods return −1 for a missing time.
+    the error in one line; both are None without an error. Pyspark's methods return −1 for a missing time. `figures` are what was measured;
+    nothing before the end.
     """
 
     batch_time: Time
@@ -159,6 +160,7 @@ class OutputOperationInfo:
     end_ms: int | None
     failure_reason: str | None
     error: str | None = None
+    figures: OutputFigures = field(default_factory=OutputFigures)
 
     def batchTime(self) -> ListenerTime:
         return ListenerTime(self.batch_time)
@@ -238,8 +240,9 @@ class BatchInfo:
 
     @property
     def figures(self) -> list[KnownFigure]:
-        """All figures that are known, those of the inputs together."""
-        return [*self.input_figures.known(), *self.state.known()]
+        """All figures that are known, those of the inputs together, and those of the outputs."""
+        outputs = together(OutputFigures(), (output.figures for output in self.outputs.values()))
+        return [*self.input_figures.known(), *self.state.known(), *outputs.known()]
 
     @property
     def measures_speed(self) -> bool:

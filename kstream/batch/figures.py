@@ -1,4 +1,4 @@
-"""Figures: what was measured of the inputs and of the states of a batch. Each form of monitoring goes through them.
+"""Figures: what was measured of the inputs, the states and the outputs of a batch. Each form of monitoring goes through them.
 
 A field that is declared with `figure` is all that a form needs: it is then in the line of the batch, in `lastProgress`, in the status
 record, in the metrics and on the page. Whoever measures it sets the field.
@@ -170,5 +170,25 @@ class StateFigures(Figures):
     )
 
 
-PARTS: tuple[type[Figures], ...] = (InputFigures, StateFigures)
+@dataclass(frozen=True, slots=True)
+class OutputFigures(Figures):
+    """Figures of one output operation in one batch. An output that writes in transactions knows them."""
+
+    part: ClassVar[str] = "output"
+    transactions: int | None = figure("transactions", Unit.COUNT, "The transactions that were committed, by tries that have succeeded.")
+    written_bytes: int | None = figure("written", Unit.BYTES, "The bytes of keys and values in these transactions.")
+    spooled_bytes: int | None = figure(
+        "spooled", Unit.BYTES, "The bytes that tasks have kept in temporary files until their transactions began."
+    )
+    fenced_attempts: int | None = figure(
+        "fenced attempts",
+        Unit.COUNT,
+        "The attempts of tasks whose transactions another attempt has ended: it has written the partition.",
+    )
+    commit_p99_ms: int | None = figure(
+        "commit p99", Unit.MILLISECONDS, "The 99th percentile of the times that the commits of the newest batch took.", adds=False
+    )
+
+
+PARTS: tuple[type[Figures], ...] = (InputFigures, StateFigures, OutputFigures)
 """The parts of a batch that have figures, in the order in which forms show them."""

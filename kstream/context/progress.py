@@ -59,7 +59,13 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
             for number, source in sorted(info.inputs.items())
         ],
         outputs=[
-            {"id": number, "name": output.op_name, "durationMs": output.duration(), "failureReason": output.failure_reason}
+            {
+                "id": number,
+                "name": output.op_name,
+                "durationMs": output.duration(),
+                "failureReason": output.failure_reason,
+                **_values(output.figures),
+            }
             for number, output in sorted(info.outputs.items())
         ],
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from kstream.batch import Job
+from kstream.batch import Job, OutputFigures
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_output_has_run
 from kstream.dstream.node import DStreamNode, check_same_slide
@@ -195,13 +195,14 @@ class ForEachDStream(DStreamNode):
             self._inputs = self.ssc.graph.inputs_of(self)
         inputs = self._inputs
 
-        def run() -> None:
+        def run() -> OutputFigures | None:
             for stream in inputs:
                 for name, value in stream.task_properties_of(time).items():
                     self.ssc.sparkContext.setLocalProperty(name, value)
-            self._write(batch, rdd, inputs)
+            figures = self._write(batch, rdd, inputs)
             for stream in inputs:
                 stream.check_records_of(time)
+            return figures
 
         return Job(
             time=time,
@@ -212,15 +213,16 @@ class ForEachDStream(DStreamNode):
             scope=None if self.base_scope is None else self.base_scope.of_batch(time, self.ssc.graph.batch_duration),
         )
 
-    def _write(self, batch: OutputBatch, rdd: RDD[Any], inputs: Sequence[Any]) -> None:
-        """Call the output for a batch, in the thread of its job."""
+    def _write(self, batch: OutputBatch, rdd: RDD[Any], inputs: Sequence[Any]) -> OutputFigures | None:
+        """Call the output for a batch, in the thread of its job. Return what an output has measured."""
         func = self._func
         if isinstance(func, Output):
             partitions = func.prepare(batch, rdd)
             if any(stream.tasks_report for stream in inputs):
                 partitions = None
-            self.ssc.graph.placement.called_at(self.creation_site, lambda: func.run(batch, rdd, partitions))
-        elif self._own:
+            return self.ssc.graph.placement.called_at(self.creation_site, lambda: func.run(batch, rdd, partitions))
+        if self._own:
             self.ssc.graph.placement.called_at(self.creation_site, lambda: func(batch.time, rdd))
         else:
             check_output_has_run(f"{self.operator} at {self.creation_site}", func(batch.time, rdd))
+        return None

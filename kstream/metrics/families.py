@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from kstream.batch import FigureField, Figures, InputFigures, StateFigures
+from kstream.batch import FigureField, Figures, InputFigures, OutputFigures, StateFigures
 from kstream.batch.figures import Unit, declared
 
 
@@ -126,11 +126,13 @@ def _of_part(figures: type[Figures], *labels: str) -> Mapping[str, Family]:
 
 INPUT_FIGURES = _of_part(InputFigures, "input")
 STATE_FIGURES = _of_part(StateFigures)
+OUTPUT_FIGURES = _of_part(OutputFigures, "operation", "name")
 
 FAMILIES: tuple[Family, ...] = (
     *(value for value in globals().values() if isinstance(value, Family)),
     *INPUT_FIGURES.values(),
     *STATE_FIGURES.values(),
+    *OUTPUT_FIGURES.values(),
 )
 
 

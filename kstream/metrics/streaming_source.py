@@ -94,6 +94,8 @@ def _of_batches(job: JobSnapshot) -> Iterator[Metric]:
     yield from _of_figures(f.STATE_FIGURES, [((), history.state)])
     runs = sorted(history.operations.items())
     yield _metric(f.OPERATIONS, [((str(number), name, result), count) for (number, name, result), count in runs])
+    outputs = sorted(history.outputs.items())
+    yield from _of_figures(f.OUTPUT_FIGURES, [((str(number), name), figures) for (number, name), figures in outputs])
 
 
 def _of_figures(families: Mapping[str, Family], parts: Sequence[tuple[tuple[str, ...], Figures]]) -> Iterator[Metric]:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kstream.batch import BatchInfo, ReceiverInfo, StateFigures, StreamInputInfo
+from kstream.batch import BatchInfo, OutputFigures, ReceiverInfo, StateFigures, StreamInputInfo
 from kstream.checkpoint.driver_status import LastError
 from kstream.clock import Clock
 from kstream.errors import in_a_line, where_of, with_record
@@ -51,6 +51,7 @@ class HistorySnapshot:
         ended: how many batches have ended, by result.
         scheduling, processing, total: the delays of these batches.
         operations: how many runs of output operations have ended, by number, name and result.
+        outputs: what was measured of them, by number and name.
         inputs: what batches that have succeeded had of each input, by stream id, with the facts of its newest batch.
         state: the figures of the states of all batches that have ended.
         limited: how many batches had fewer records than the logs, by stream id and reason.
@@ -65,6 +66,7 @@ class HistorySnapshot:
     processing: tuple[Buckets, float]
     total: tuple[Buckets, float]
     operations: Mapping[tuple[int, str, str], int]
+    outputs: Mapping[tuple[int, str], OutputFigures]
     inputs: Mapping[int, StreamInputInfo]
     state: StateFigures
     limited: Mapping[tuple[int, str], int]
@@ -88,6 +90,7 @@ class JobHistory(StreamingListener):
         self._ended = {SUCCEEDED: 0, FAILED: 0}
         self._scheduling, self._processing, self._total = (Histogram(BATCH_BOUNDS) for _ in range(3))
         self._operations: Counter[tuple[int, str, str]] = Counter()
+        self._outputs: dict[tuple[int, str], OutputFigures] = {}
         self._inputs: dict[int, StreamInputInfo] = {}
         self._state = StateFigures()
         self._limited: Counter[tuple[int, str]] = Counter()
@@ -110,6 +113,7 @@ class JobHistory(StreamingListener):
                 processing=(self._processing.buckets(), self._processing.sum),
                 total=(self._total.buckets(), self._total.sum),
                 operations=dict(self._operations),
+                outputs=dict(self._outputs),
                 inputs=dict(self._inputs),
                 state=self._state,
                 limited=dict(self._limited),
@@ -191,6 +195,8 @@ class JobHistory(StreamingListener):
             if self._batches is not None:
                 self._batches.operated(info)
             self._operations[info.output_op_id, info.op_name, SUCCEEDED if info.failure_reason is None else FAILED] += 1
+            output = info.output_op_id, info.op_name
+            self._outputs[output] = self._outputs.get(output, OutputFigures()).then(info.figures)
             self._last_error = error or self._last_error
 
     # -- receivers

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from kstream import crash_point
-from kstream.batch import Batch, BatchInfo, BatchOutcome, Job, JobSet
+from kstream.batch import Batch, BatchInfo, BatchOutcome, Job, JobSet, OutputFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
 from kstream.clock import Clock
@@ -263,7 +263,7 @@ class JobScheduler:
         try:
             with self._environment.for_job(job):
                 crash_point.reach(crash_point.RUNNING)
-                job.run()
+                job.figures = job.run() or OutputFigures()
                 at_ms = self._clock.time_ms()
                 self._end_states(batch, job_set, job)  # in this thread, because Spark jobs compute and write the state
         except BaseException as e:

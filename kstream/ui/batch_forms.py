@@ -149,6 +149,7 @@ def operation_form(operation: OutputOperationInfo, jobs: Sequence[int] = (), spa
         "status": status_of(operation),
         "error": None if operation.error is None else without_secrets(operation.error),
         "failureReason": None if operation.failure_reason is None else without_secrets(operation.failure_reason),
+        "figures": figure_forms(operation.figures.known()),
         "jobIds": list(jobs),
         "jobUrls": [] if spark_url is None else [f"{spark_url}/jobs/job/?id={job}" for job in jobs],
     }

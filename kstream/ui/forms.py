@@ -100,7 +100,7 @@ class TimelineForm(TypedDict):
 
 
 class FigureForm(TypedDict):
-    """What was measured of a batch, or of an input of it. `unit`: `bytes`, `ms`, or empty for a number."""
+    """What was measured of a batch, or of an input or output of it. `unit`: `bytes`, `ms`, or empty for a number."""
 
     name: str
     label: str
@@ -196,6 +196,7 @@ class OperationForm(TypedDict):
     status: OperationStatus
     error: str | None
     failureReason: str | None
+    figures: list[FigureForm]
     jobIds: list[int]
     jobUrls: list[str]
 

@@ -14,7 +14,7 @@ MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_name_begins_with_kstream_and_has_a_base_unit(family: Family) -> None:
-    assert re.fullmatch(r"kstream_[a-z_]+", family.name)
+    assert re.fullmatch(r"kstream_([a-z]+|p99)(_([a-z]+|p99))*", family.name)
     assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER)
     assert not re.search(r"milli|_ms(_|$)|_minutes|_kilo|_mega", family.name)
     assert family.kind is not MetricKind.HISTOGRAM or family.name.endswith("_seconds")

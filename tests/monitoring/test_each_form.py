@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kstream.batch import BatchInfo, FigureField, Figures, InputFigures, StateFigures, StreamInputInfo
+from kstream.batch import BatchInfo, FigureField, Figures, InputFigures, OutputFigures, OutputOperationInfo, StateFigures, StreamInputInfo
 from kstream.batch.figures import PARTS, Unit, camel_case, declared, markdown_table
 from kstream.batch_time import Seconds, Time
 from kstream.checkpoint.driver_status import DriverStatus, status_fields, status_of
 from kstream.context.batch_lines import fields_of, line_of
 from kstream.context.progress import progress_of
 from kstream.context.status import figures_of
-from kstream.listener import StreamingListenerBatchCompleted
+from kstream.listener import StreamingListenerBatchCompleted, StreamingListenerOutputOperationCompleted
 from kstream.metrics.measured_store import StoreFigures
 from kstream.metrics.streaming_source import StreamingSource
 from kstream.monitoring.batch_row import row_of
 from kstream.monitoring.job_history import JobHistory
 from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.testing import ManualClock
-from kstream.ui.batch_forms import batch_form, detail_form
+from kstream.ui.batch_forms import batch_form, detail_form, operation_form
 from tests.metrics.scraped import values_of
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring.md"
@@ -52,10 +52,15 @@ INFO = BatchInfo(
     AT.milliseconds,
     AT.milliseconds + 1,
     AT.milliseconds + 3,
-    {},
+    {0: OutputOperationInfo(AT, 0, "saveToKafka", "", AT.milliseconds, AT.milliseconds + 3, None, figures=with_all(OutputFigures))},
     state=with_all(StateFigures),
 )
-UNKNOWN = replace(INFO, inputs={0: StreamInputInfo(0, 10)}, state=StateFigures())
+UNKNOWN = replace(
+    INFO,
+    inputs={0: StreamInputInfo(0, 10)},
+    outputs={0: replace(INFO.outputs[0], figures=OutputFigures())},
+    state=StateFigures(),
+)
 
 
 def status(info: BatchInfo) -> DriverStatus:
@@ -66,6 +71,7 @@ def metrics(infos: Sequence[BatchInfo]) -> dict[str, float]:
     """The metrics after these batches, without their labels."""
     history = JobHistory(ManualClock(0))
     for info in infos:
+        history.onOutputOperationCompleted(StreamingListenerOutputOperationCompleted(info.outputs[0]))
         history.onBatchCompleted(StreamingListenerBatchCompleted(info))
     registry = CollectorRegistry()
     registry.register(StreamingSource(lambda: JobSnapshot(status(INFO), history.snapshot()), StoreFigures(), 10))
@@ -74,15 +80,19 @@ def metrics(infos: Sequence[BatchInfo]) -> dict[str, float]:
 
 def forms(info: BatchInfo) -> dict[str, Any]:
     """What each form has of a batch, by the name of the form."""
-    detail = detail_form(batch_form(row_of(info), "COMPLETED", 1000), info, [])
+    operations = [operation_form(operation) for operation in info.outputs.values()]
+    detail = detail_form(batch_form(row_of(info), "COMPLETED", 1000), info, operations)
     progress = progress_of(info, Seconds(1), "orders")
     return {
         "log": fields_of(info),
         "line": line_of(fields_of(info), Seconds(1)),
         "status": dict(figures_of(info).figures),
-        "progress": {InputFigures: progress["sources"][0], StateFigures: progress.get("state", {})},
+        "progress": {InputFigures: progress["sources"][0], StateFigures: progress.get("state", {}), OutputFigures: progress["outputs"][0]},
         "page": {each["name"]: (each["label"], each["unit"], each["value"]) for each in detail["figures"]},
-        "input": {each["name"]: each["value"] for each in detail["inputs"][0]["figures"]},
+        "parts": {
+            InputFigures: {each["name"]: each["value"] for each in detail["inputs"][0]["figures"]},
+            OutputFigures: {each["name"]: each["value"] for each in detail["operations"][0]["figures"]},
+        },
     }
 
 
@@ -94,7 +104,7 @@ def test_a_declared_figure_is_in_each_form_by_its_name(part: type[Figures], one:
     assert found["status"][one.name] == value
     assert found["progress"][part][one.key] == value
     assert found["page"][camel_case(one.name)] == (one.label, one.unit.value, value)
-    assert part is not InputFigures or found["input"][camel_case(one.name)] == value
+    assert part is StateFigures or found["parts"][part][camel_case(one.name)] == value
 
 
 @pytest.mark.parametrize(("part", "one"), DECLARED, ids=NAMES)
@@ -106,9 +116,10 @@ def test_its_metric_counts_all_batches_or_shows_the_newest(part: type[Figures], 
 
 def test_a_figure_that_is_not_known_is_in_no_form() -> None:
     found = forms(UNKNOWN)
-    assert found["progress"][StateFigures] == found["status"] == found["page"] == found["input"] == {}
+    assert found["progress"][StateFigures] == found["status"] == found["page"] == {}
+    assert found["parts"] == {InputFigures: {}, OutputFigures: {}}
     assert not found["log"].keys() & set(NAMES)
-    assert not found["progress"][InputFigures].keys() & {one.key for _, one in DECLARED}
+    assert not {*found["progress"][InputFigures], *found["progress"][OutputFigures]} & {one.key for _, one in DECLARED}
     assert [name for name in metrics([UNKNOWN]) for one in NAMES if one.removesuffix("_ms") in name] == []
 
 

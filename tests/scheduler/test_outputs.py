@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kstream import crash_point
-from kstream.batch import Json
+from kstream.batch import Json, OutputFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
 from kstream.checkpoint.outcomes import read_completion
@@ -106,6 +106,23 @@ def test_the_completion_stores_what_an_output_says_and_the_next_start_gives_the_
     again = Recording()
     driver_of(world, again).start().stop()
     assert again.named("restore") == [("restore", {"at": SECOND})]
+
+
+def test_listeners_hear_what_an_output_has_measured_with_its_end_and_with_that_of_the_batch() -> None:
+    measured = OutputFigures(transactions=2, commit_p99_ms=7)
+
+    class Measuring(Recording):
+        def run(self, batch: OutputBatch, rdd: Any, partitions: Sequence[int] | None) -> OutputFigures:
+            return measured
+
+    driver = driver_of(World(), Recording(), Measuring("others")).start()
+    driver.tick(1)
+    driver.stop()
+    [ended] = driver.listener.named("onBatchCompleted")
+    operations = {event.info.output_op_id: event.info for event in driver.listener.named("onOutputOperationCompleted")}
+    expected = {0: OutputFigures(), 1: measured}
+    assert {number: info.figures for number, info in ended.info.outputs.items()} == expected
+    assert {number: info.figures for number, info in operations.items()} == expected
 
 
 def test_writers_of_one_checkpoint_have_one_job_and_a_nonce_and_an_epoch_each() -> None:

@@ -9,7 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import Json
+from kstream.batch import Json, OutputFigures
+from kstream.batch.figures import together
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_function
 from kstream.errors import ConfigurationError
@@ -165,6 +166,14 @@ class _Begun:
         return next((one.receipt.hashing for one in self.known.values()), None)
 
 
+def figures_of(partitions: Iterable[OutputFigures]) -> OutputFigures:
+    """Return the figures of an output in a try of a batch, from those of its tasks. Pure."""
+    known = list(partitions)
+    times = sorted(one.commit_p99_ms for one in known if one.commit_p99_ms is not None)
+    p99 = times[-(-len(times) * 99 // 100) - 1] if times else None
+    return replace(together(OutputFigures(0, 0, 0, 0), known), commit_p99_ms=p99)
+
+
 class KafkaOutput(Output):
     """An output that writes each encoded record to Kafka exactly once. `DStream.saveToKafka` makes one."""
 
@@ -318,11 +327,11 @@ class KafkaOutput(Output):
 
     # -- the batch
 
-    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> OutputFigures:
         assert self._receipts is not None
         number, begun = rdd.getNumPartitions(), self._begun
         chosen = range(number) if partitions is None else partitions
-        receipts = list(begun.known.values())
+        receipts, written = list(begun.known.values()), list[FoundReceipt]()
         if chosen:
             writer = KafkaPartitionWriter(
                 receipts=self._receipts,
@@ -339,13 +348,15 @@ class KafkaOutput(Output):
                 hashing=begun.hashing,
             )
             results = list[FoundReceipt | Recomputed | None](rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen))
-            receipts += [one for one in results if isinstance(one, FoundReceipt)]
+            written = [one for one in results if isinstance(one, FoundReceipt)]
+            receipts += written
             if begun.kept is None and begun.wanted:
                 recomputed = [one for one in results if isinstance(one, Recomputed)]
                 begun = replace(begun, kept=self._compared(batch, recomputed, may_have_moved=False))
         if self._audit is not None and not begun.is_past:
             self._tell(self._audit, batch, number, [one.receipt for one in receipts], begun.kept or ())
         self._note(batch.time, number, receipts)
+        return figures_of(one.figures for one in written)
 
     def _tell(self, audit: AuditTopic, batch: OutputBatch, number: int, receipts: Sequence[KafkaReceipt], kept: Sequence[int]) -> None:
         """Write the entry of a batch for the audit. All of the batch is committed."""

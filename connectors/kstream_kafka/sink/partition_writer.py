@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from time import monotonic, sleep
+from dataclasses import dataclass, replace
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
+from kstream.batch import OutputFigures
 from kstream.sinks.receipt import check_hashing, hashing
 from kstream.worker.process import begin_task, once
 from kstream_kafka.client.transaction import Transaction, begun
@@ -100,7 +101,7 @@ class KafkaPartitionWriter:
                 transactions[-1].open()
             return self._commit(transactions[-1], partition, spool)
         except ProducerFencedError as e:
-            return self._by_another_attempt(partition, e)
+            return replace(self._by_another_attempt(partition, e), figures=OutputFigures(fenced_attempts=1))
         finally:
             if opened is None or opened.done():
                 for transaction in transactions:
@@ -205,5 +206,12 @@ class KafkaPartitionWriter:
             there = self._look(partition, self.timeout_ms / 2000, offsets[-1])
             if there is not None:
                 return there
+        begin = perf_counter()
         transaction.commit()
-        return FoundReceipt(receipt, place, offsets[-1])
+        measured = OutputFigures(
+            transactions=1,
+            written_bytes=sum(digest.bytes for digest in digests.values()),
+            spooled_bytes=spool.bytes_in_file,
+            commit_p99_ms=round((perf_counter() - begin) * 1000),
+        )
+        return FoundReceipt(receipt, place, offsets[-1], measured)

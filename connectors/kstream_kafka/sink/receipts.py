@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from kstream.batch import OutputFigures
 from kstream.errors import OutputChangedError
 from kstream.sinks.receipt import check_fence
 from kstream.worker.process import drop, once
@@ -33,11 +34,12 @@ READ_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class FoundReceipt:
-    """A receipt in the log: its partition of the topic and its offset."""
+    """A receipt in the log: its partition of the topic and its offset. `figures`: what the task that returns it has measured."""
 
     receipt: KafkaReceipt
     place: int
     offset: int
+    figures: OutputFigures = field(default_factory=OutputFigures, compare=False)
 
 
 class FoundReceipts(NamedTuple):

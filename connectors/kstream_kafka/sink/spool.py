@@ -92,6 +92,11 @@ class Spool:
         """topic → the digest of its records. Empty without a record."""
         return self._sum.digests
 
+    @property
+    def bytes_in_file(self) -> int:
+        """The bytes of the temporary file."""
+        return self._file_end
+
     def records(self) -> Iterator[Encoded]:
         """Return all records in order. After the first call nothing can be added."""
         if self._file is not None:

@@ -147,6 +147,7 @@ function operation(o) {
       o.endTimeMs === null ? null : `, ended ${clock(o.endTimeMs)}`,
       jobs.length ? [" · Spark ", jobs] : null,
     ),
+    figureTags(o.figures),
     o.error ? el("p", { class: "error-line long" }, o.error) : null,
     o.failureReason ? failure(o) : null,
   );
@@ -199,10 +200,16 @@ function input(i) {
 /** What was measured, with its unit. @param {any} f */
 const measured = ({ unit, value }) => (unit === "ms" ? duration(value) : `${short(value)} ${unit}`.trimEnd());
 
+/** @param {any} f */
+const figureTag = (f) => tag(`${f.label} ${measured(f)}`, "plain");
+
+/** @param {any[]} figures */
+const figureTags = (figures) => (figures.length ? el("p", { class: "tags" }, figures.map(figureTag)) : null);
+
 /** @param {any} i */
 function inputNotes(i) {
   const tags = [
-    ...i.figures.map((f) => tag(`${f.label} ${measured(f)}`, "plain")),
+    ...i.figures.map(figureTag),
     i.numRecordErrors ? tag(counted(i.numRecordErrors, "record error"), "warn") : null,
     i.numSkipped ? tag(`${count(i.numSkipped)} skipped`, "warn") : null,
     i.numLosses ? tag(counted(i.numLosses, "loss", "losses"), "bad") : null,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from kstream_kafka.client.params import KafkaParams
@@ -16,11 +17,12 @@ from kstream_kafka.errors import (
     ReceiptsLostError,
 )
 from kstream_kafka.sink import partition_writer, receipts, spool
-from kstream_kafka.sink.kafka_output import KafkaOutput, kafka_output
+from kstream_kafka.sink.kafka_output import KafkaOutput, figures_of, kafka_output
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
 from pyspark import TaskContext
 
+from kstream.batch import OutputFigures
 from kstream.batch_time import Time
 from kstream.errors import ConfigurationError, FencedError, OutputChangedError
 from kstream.output import OutputBatch, Writer
@@ -143,6 +145,44 @@ def test_an_attempt_that_has_lost_its_id_takes_the_verdict_of_the_other_one(jobs
     jobs.kafka.on["begin"] = lambda: output.run(batch, rdd, None)  # the other attempt, from its beginning to its end
     output.run(batch, rdd, None)
     assert jobs.numbers() == [1]
+
+
+def run_of(jobs: Jobs, output: KafkaOutput, time_ms: int, rdd: Any, is_first_try: bool = True) -> OutputFigures:
+    """What the output has measured of a try of a batch, without the time of its commits."""
+    batch = OutputBatch(Time(time_ms), jobs.plans.setdefault(time_ms, f"plan of {time_ms}"), is_first_try)
+    figures = output.run(batch, rdd, output.prepare(batch, rdd))
+    assert (figures.commit_p99_ms is None) == (figures.transactions == 0)
+    return replace(figures, commit_p99_ms=None)
+
+
+def test_a_try_tells_its_transactions_and_their_bytes(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = jobs.driver()
+    assert run_of(jobs, output, 1000, Partitions([1, 2], [], [30])) == OutputFigures(2, written_bytes=4, spooled_bytes=0, fenced_attempts=0)
+    assert run_of(jobs, output, 2000, Partitions([], [])) == OutputFigures(0, 0, 0, 0)
+    monkeypatch.setattr(partition_writer, "Spool", lambda: spool.Spool(held_bytes=1))
+    spooled = run_of(jobs, output, 3000, Partitions([1, 2])).spooled_bytes
+    assert spooled is not None and spooled > 2
+
+
+def test_a_try_does_not_tell_what_an_earlier_one_has_written(jobs: Jobs) -> None:
+    jobs.write(jobs.driver(), 1000, Partitions([1, 2], [3]), partitions=[1])
+    again = run_of(jobs, jobs.driver(), 1000, Partitions([1, 2], [3]), is_first_try=False)
+    assert (again.transactions, again.written_bytes) == (1, 2)
+
+
+def test_an_attempt_that_has_lost_its_id_is_told_and_has_written_nothing(jobs: Jobs) -> None:
+    output, rdd = jobs.driver(), Partitions([1])
+    batch = OutputBatch(Time(1000), jobs.plans.setdefault(1000, "plan of 1000"), True)
+    jobs.kafka.on["begin"] = lambda: output.run(batch, cast(Any, rdd), None)
+    assert run_of(jobs, output, 1000, rdd) == OutputFigures(0, 0, 0, fenced_attempts=1)
+
+
+def test_of_the_times_of_commits_the_99th_percentile_is_told() -> None:
+    def p99(*times: int) -> int | None:
+        return figures_of(OutputFigures(1, commit_p99_ms=time) for time in times).commit_p99_ms
+
+    assert (p99(), p99(7), p99(3, 9, 5)) == (None, 7, 9)
+    assert (p99(*range(1, 101)), p99(*range(1, 201))) == (99, 198)
 
 
 def test_an_attempt_that_has_lost_its_id_to_one_that_ends_fails(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
