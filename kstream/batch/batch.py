@@ -199,7 +199,7 @@ class JobSet:
         """Note what the tasks have found of each input, by stream id. Called on the JobScheduler's event thread."""
         known = {number: (info, outcomes.get(number, InputOutcome())) for number, info in self.inputs.items()}
         self.inputs = {
-            number: replace(info, figures=found.figures, skipped=found.skipped, record_errors=found.errors)
+            number: replace(info, figures=found.figures(self.processing_end_ms), skipped=found.skipped, record_errors=found.errors)
             for number, (info, found) in known.items()
         }
 

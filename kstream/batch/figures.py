@@ -155,6 +155,13 @@ class InputFigures(Figures):
         "The bytes of keys and values of the records, estimated. Only of inputs that know them.",
         key="numInputBytes",
     )
+    latency_ms: int | None = figure(
+        "latency",
+        Unit.MILLISECONDS,
+        "From the timestamp of a record to the end of the newest batch with records: the longest of the records with which a partition "
+        "begins in the batch. Only of Kafka's direct stream.",
+        adds=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ class InputOutcome:
         skipped: the records that the batch has left out.
         errors: the records that the errors policy has left out, by the kind of their error: [operator, exception, number of records].
         num_bytes: the bytes of all records, estimated; None if they are not known.
+        oldest_ms: the oldest timestamp of its records, in milliseconds since the Unix epoch; None if it is not known.
     """
 
     counts: Sequence[int | None] = ()
@@ -122,16 +123,17 @@ class InputOutcome:
     skipped: Sequence[SkippedRecord] = ()
     errors: Sequence[tuple[str, str, int]] = ()
     num_bytes: int | None = None
+    oldest_ms: int | None = None
 
     @property
     def num_record_errors(self) -> int:
         """The number of records that the errors policy has left out."""
         return sum(records for _, _, records in self.errors)
 
-    @property
-    def figures(self) -> InputFigures:
-        """All figures of the input in this batch."""
-        return InputFigures(self.num_record_errors, len(self.skipped), len(self.lost), self.num_bytes)
+    def figures(self, end_ms: int | None) -> InputFigures:
+        """Return all figures of the input in this batch, whose last job has ended at `end_ms`."""
+        latency = None if self.oldest_ms is None or end_ms is None else max(0, end_ms - self.oldest_ms)
+        return InputFigures(self.num_record_errors, len(self.skipped), len(self.lost), self.num_bytes, latency)
 
 
 _BEFORE_ALL = Time(0)

@@ -20,7 +20,7 @@ from kstream.storage import FileStore
 AFTER_AN_ERROR = "after an error"
 """The end of a driver after which its supervisor starts the next one."""
 RECENT = 10
-"""The number of batches whose figures a record has: enough for a rate, and a record stays below 4 KB."""
+"""The number of batches whose figures a record has: enough for a rate, and a record stays below 8 KB."""
 RENEWAL_MS = 20_000
 """The milliseconds between two writes of a record. On a local disk that and the looks for a request to stop take 3 % of the time that the
 plan and the completion of a batch a second take."""

@@ -19,7 +19,7 @@ from kstream.direct.read_report_accumulator import ReadReportAccumulator
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, describe_offsets
-from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges
+from kstream.offsets.read_report import bytes_of, counts_of, errors_of, lost_ranges, oldest_of
 from kstream.offsets.topic_offsets import by_topic
 from kstream.worker.record_errors import KindCounts
 
@@ -159,7 +159,8 @@ class DirectInputDStream(InputDStream[R]):
                 self.logger.warning(text, time, one.topic, one.partition, one.lost_from, one.detail)
             kinds = [(*kind, number) for kind, (number, _) in sorted(errors.items())]
             told = [one.to_json() for one in lost]
-            return InputOutcome(counts, told, self.on_data_loss == REPORT, sorted(plan.skipped), kinds, bytes_of(found, records))
+            num_bytes, oldest = bytes_of(found, records), oldest_of(found)
+            return InputOutcome(counts, told, self.on_data_loss == REPORT, sorted(plan.skipped), kinds, num_bytes, oldest)
 
     def _note_findings(self, time: Time, lost: Sequence[LostRange], errors: KindCounts) -> None:
         """Act on the losses and the record errors of a batch, before its outcome is made. By default this does nothing. Any thread."""

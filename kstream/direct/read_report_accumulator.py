@@ -101,7 +101,7 @@ class ReadReportAccumulator:
             return {origin: set(offsets) for origin, offsets in known.get(time_ms, {}).get("letters", {}).items()}
 
     def drop_counts(self, time_ms: int) -> None:
-        """Drop the counts of a batch that is read again with other splits, because records are left out: of records and of record errors.
+        """Drop what is counted and measured of a batch that is read again with other splits, because records are left out.
 
         Its losses and its dead letters stay. Any thread.
         """
@@ -110,6 +110,7 @@ class ReadReportAccumulator:
             if time_ms in known:
                 known[time_ms]["counts"] = {}
                 known[time_ms].pop("bytes", None)
+                known[time_ms].pop("oldest", None)
                 known[time_ms].pop("errors", None)
 
     def forget(self, up_to_ms: int, kept: Collection[Time] = ()) -> None:

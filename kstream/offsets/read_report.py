@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 RangeStart: TypeAlias = tuple[str, int, int]
 """(topic, partition, first offset)."""
 ReportData: TypeAlias = dict[str, Any]
-"""A report as tasks send it: {"counts": {start: (until, records)}, "bytes": {start: (records, bytes)},
+"""A report as tasks send it: {"counts": {start: (until, records)}, "bytes": {start: (records, bytes)}, "oldest": {start: ms},
 "lost": {start: (until, cause, detail)}, "errors": {start: {kind: (records, first)}}, "letters": StoredLetters,
-"undelivered": {start: reason}}. Bytes, errors and undelivered are by a range of the task."""
+"undelivered": {start: reason}}. Bytes, oldest, errors and undelivered are by a range of the task."""
 
 
 @dataclass(slots=True)
@@ -34,6 +34,7 @@ class ReadReport:
         counts: start → (end, number of records), for each split that was read to its end.
         lengths: start of the task's first range → (records, their bytes), of the records whose length the reader has looked at or
             estimated, also if it did not read a split to its end.
+        oldest: start of the task's first range → the oldest timestamp of the records with which its splits begin, in ms.
         lost: start → (end, cause, detail), for each lost range.
         errors: start of the task's first range → kind → (records, the first of them), if records failed.
         letters: the dead letters that the task has stored.
@@ -43,6 +44,7 @@ class ReadReport:
     tolerate_loss: bool = False
     counts: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
     lengths: dict[RangeStart, tuple[int, int]] = field(default_factory=dict[RangeStart, tuple[int, int]])
+    oldest: dict[RangeStart, int] = field(default_factory=dict[RangeStart, int])
     lost: dict[RangeStart, tuple[int | None, str, str]] = field(default_factory=dict[RangeStart, tuple[int | None, str, str]])
     errors: dict[RangeStart, KindCounts] = field(default_factory=dict)
     letters: StoredLetters = field(default_factory=dict)
@@ -69,13 +71,26 @@ class ReadReport:
         known = self.lengths.get(first, (0, 0))
         self.lengths[first] = known[0] + records, known[1] + num_bytes
 
+    def record_time(self, split: OffsetRange, timestamp_ms: int) -> None:
+        """Record the timestamp of the record with which a split begins, in milliseconds since the Unix epoch."""
+        first = next(iter(self.oldest), (split.topic, split.partition, split.fromOffset))
+        self.oldest[first] = min(self.oldest.get(first, timestamp_ms), timestamp_ms)
+
     def record_loss(self, lost: LostRange) -> None:
         self.lost[lost.topic, lost.partition, lost.lost_from] = (lost.lost_until, lost.cause, lost.detail)
 
     def to_plain(self) -> ReportData:
         """Return the report for the driver; empty if nothing was recorded."""
-        parts = ("counts", self.counts), ("bytes", self.lengths), ("lost", self.lost), ("errors", self.errors), ("letters", self.letters)
-        return {name: found for name, found in (*parts, ("undelivered", self.undelivered)) if found}
+        parts: dict[str, Mapping[Any, Any]] = {
+            "counts": self.counts,
+            "bytes": self.lengths,
+            "oldest": self.oldest,
+            "lost": self.lost,
+            "errors": self.errors,
+            "letters": self.letters,
+            "undelivered": self.undelivered,
+        }
+        return {name: found for name, found in parts.items() if found}
 
 
 def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[int, ReportData]:
@@ -95,6 +110,9 @@ def merge(into: dict[int, ReportData], more: Mapping[int, ReportData]) -> dict[i
         for start, length in report.get("bytes", {}).items():
             lengths = known.setdefault("bytes", {})
             lengths[start] = max(lengths.get(start, (0, 0)), length)
+        for start, moment in report.get("oldest", {}).items():
+            oldest = known.setdefault("oldest", {})
+            oldest[start] = min(oldest.get(start, moment), moment)
         known["lost"].update(report.get("lost", {}))
         for start, kinds in report.get("errors", {}).items():
             counted = known.setdefault("errors", {}).setdefault(start, {})
@@ -117,6 +135,11 @@ def bytes_of(report: ReportData, records: int) -> int | None:
     lengths = report.get("bytes", {}).values()
     known = sum(number for number, _ in lengths)
     return round(sum(num_bytes for _, num_bytes in lengths) * records / known) if known else None
+
+
+def oldest_of(report: ReportData) -> int | None:
+    """Return the oldest timestamp that the report knows, in ms; None if it knows none. Pure."""
+    return min(report.get("oldest", {}).values(), default=None)
 
 
 def errors_of(report: ReportData) -> KindCounts:

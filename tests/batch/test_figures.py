@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from kstream.batch import InputOutcome
 from kstream.batch.figures import PARTS, FigureField, Figures, InputFigures, StateFigures, Unit, declared, figure, together
 
 
@@ -56,6 +57,13 @@ def test_a_name_says_the_unit(part: type[Figures]) -> None:
     for one in declared(part):
         assert one.name.startswith(f"{part.part}_") and one.name.endswith(endings[one.unit])
         assert one.meaning.endswith(".") and one.meaning[0].isupper()
+
+
+def test_the_latency_of_an_input_is_from_its_oldest_record_to_the_end_of_the_batch() -> None:
+    outcome = InputOutcome(errors=[("map", "ValueError", 3)], num_bytes=70, oldest_ms=1000)
+    assert outcome.figures(2500) == InputFigures(3, 0, 0, 70, 1500)
+    assert outcome.figures(900).latency_ms == 0, "the clock of the producer is ahead"
+    assert outcome.figures(None).latency_ms is InputOutcome().figures(2500).latency_ms is None
 
 
 def test_no_two_figures_have_one_name() -> None:

@@ -12,7 +12,7 @@ import pytest
 from kstream.batch_time import Time
 from kstream.direct.read_report_accumulator import ReadReportParam
 from kstream.offsets.offset_range import OffsetRange
-from kstream.offsets.read_report import ReadReport, ReportData, bytes_of, merge
+from kstream.offsets.read_report import ReadReport, ReportData, bytes_of, merge, oldest_of
 from tests.fakes import fake_reports
 
 PATIENCE = 20.0
@@ -188,6 +188,15 @@ def test_the_bytes_of_a_batch_are_those_of_its_tasks_and_a_task_that_ran_twice_c
     for again in (of_a_task(0, 10, 500), of_a_task(10, 5, 70)):
         merge(found, {1000: again})
     assert bytes_of(found[1000], 15) == 570
+
+
+def test_the_oldest_timestamp_of_a_batch_is_that_of_all_its_tasks() -> None:
+    report = ReadReport()
+    for partition, moment in ((0, 500), (1, 300)):
+        report.record_time(OffsetRange("t", partition, 0, 9), moment)
+    assert report.to_plain() == {"oldest": {("t", 0, 0): 300}}
+    found = merge(merge({}, {1000: report.to_plain()}), {1000: {"oldest": {("t", 2, 0): 400}}})
+    assert oldest_of(found[1000]) == 300 and oldest_of({}) is None
 
 
 def test_records_that_no_task_has_read_count_as_long_as_the_others() -> None:

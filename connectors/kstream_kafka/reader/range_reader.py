@@ -239,6 +239,9 @@ class _Group:
                 state.records = []
                 if not state.yielded:
                     state.mean_length = mean_length(records[:SAMPLE])
+                    kind, timestamp_ms = records[0].timestamp()
+                    if kind:  # 0: the record has none
+                        self.report.record_time(state.wanted, timestamp_ms)
                 state.yielded += len(records)
                 self.report.record_length(state.wanted, len(records), round(len(records) * state.mean_length))
                 yield state.wanted, records

@@ -414,6 +414,21 @@ def test_a_read_that_stops_early_tells_the_length_of_what_it_has_handed_out() ->
     assert report.lengths == {(*A, 0): (5, 20)} and report.counts == {}
 
 
+def test_a_read_tells_the_oldest_timestamp_of_the_records_with_which_its_splits_begin() -> None:
+    class Timeless(Message):
+        def timestamp(self) -> tuple[int, int]:
+            return (0, -1)
+
+    def report_of(*messages: Message) -> ReadReport:
+        report, splits = ReadReport(), [RangeSplit(OffsetRange("t", partition, 5, 7)) for partition in (0, 1)]
+        list(read_splits(FakeConsumer([list(messages)]), tuple(splits), 1000, report=report))
+        return report
+
+    read = report_of(*(Message(at, where=where) for where in (A, B) for at in (5, 6)))
+    assert read.oldest == {(*A, 5): 1005}
+    assert report_of(*(Timeless(at, where=where) for where in (A, B) for at in (5, 6))).oldest == {}
+
+
 def test_brokers_that_tell_no_topic_id_for_a_while_are_waited_for_as_those_that_give_no_record() -> None:
     """A broker that stood still for half a minute, just after its last record had come, made the batch fail."""
     consumer = FakeConsumer([records(range(2))])
