@@ -57,7 +57,7 @@ class KafkaHandle(ABC):
         else:
             new = NewTopic(name, partitions, replica_assignment=[list(replicas)] * partitions, config=config or {})
         self.admin.create_topics([new])[name].result(30)
-        self.wait_for_leaders(name, partitions)
+        self.wait_for_leaders(name, partitions, 30 + partitions / 10)  # a thousand take their time
 
     def wait_for_leaders(self, name: str, partitions: int, seconds: float = 30) -> None:
         """Returns when the topic has so many partitions and each a leader that answers; BrokerError if that does not come about.
