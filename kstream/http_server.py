@@ -1,4 +1,4 @@
-"""HttpServer: a small HTTP server of a driver, for metrics and for the page. It answers by a WSGI application.
+"""HttpServer: a small HTTP server of a driver, for metrics and for the page. Each answers its own paths.
 
 It is wsgiref's, with an end: its own would leave the threads of open connections. A connection has one request, whose head must come soon.
 """
@@ -14,7 +14,8 @@ import socketserver
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
@@ -35,11 +36,23 @@ _LONGEST_LINE = 65_536
 """The most bytes of the first line of a request, as in wsgiref."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of a system that has no more files or memory for a connection. It still waits in the queue of the port."""
+PLAIN = "text/plain; charset=utf-8"
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-App = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
-"""A WSGI application. It is called on a thread for each request, so any number at a time."""
+_StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+_App = Callable[[dict[str, Any], _StartResponse], Iterable[bytes]]
+Request = Mapping[str, Any]
+"""A request, as WSGI has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a request: its status line, its type, its bytes, and headers beside those of every answer."""
+
+    status: str
+    kind: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def _root(host: str, port: int) -> str:
@@ -73,13 +86,13 @@ def is_allowed_host(header: str | None, listening: str) -> bool:
     return name in (*_LOCAL, listening)
 
 
-class HttpServer:
+class HttpServer(ABC):
     """Listens from its creation, and answers from `start` to `stop`. Its threads have the name of its class.
 
     Attributes:
         what: what it shows, for messages, such as `metrics`.
         key: the setting of the port, for messages.
-        own_headers: headers of the answers that the server itself gives to what is no request. The application sets those of its own.
+        own_headers: headers of every answer.
         connections: how many connections are open at a time. For a further one that client is closed which has made no progress with its
             answer for longest, 2 seconds at least. Without one it is the oldest without a whole head; if all have theirs, the further one.
         end_s: the seconds that a stop waits for answers that are being made.
@@ -87,7 +100,6 @@ class HttpServer:
     Args:
         host: the address.
         port: the port; 0 is any free one.
-        app: answers the requests.
         seconds: a clock in seconds that never falls. It tells how old a connection is.
 
     Raises:
@@ -101,22 +113,49 @@ class HttpServer:
     connections: ClassVar[int] = 16
     end_s: ClassVar[float] = _PATIENCE_S
 
-    def __init__(self, host: str, port: int, app: App, seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, host: str, port: int, seconds: Callable[[], float] = time.monotonic) -> None:
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(type(self), found[0][0], found[0][4], app, seconds)
+            self._server = _Server(type(self), found[0][0], found[0][4], self._respond, seconds)
         except (OSError, OverflowError, UnicodeError) as e:  # UnicodeError: the host is no name at all
             text = f"the port for {self.what} cannot be opened on {host}:{port}: {e}. Set {self.key} to a free port, or to 0 for any"
             if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
                 raise PortTakenError(text, place=f"{host}:{port}") from e
             raise ConfigurationError(text, key=self.key, value=port) from e
+        self._host = host
         self.port: int = self._server.server_address[1]
         """The port on which it listens."""
         self.root = _root(host, self.port)
         """The address of its root, for others. On all addresses it has the name of this machine."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=type(self).__name__, daemon=True)
+
+    @abstractmethod
+    def answer(self, request: Request) -> Answer:
+        """Answer a GET. Called on a thread for each request, so any number at a time."""
+
+    def error(self, status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+        """Return the answer that says what is wrong with a request. Any thread."""
+        return Answer(status, PLAIN, f"{text}\n".encode(), headers)
+
+    def _respond(self, request: dict[str, Any], start_response: _StartResponse) -> Iterable[bytes]:
+        """Answer a request. The WSGI application."""
+        try:
+            answer = self._answer(request)
+        except Exception:
+            logger.exception("%s: a request was not answered", self.what)
+            answer = self.error("500 Internal Server Error", "an error, see the log of the driver")
+        start_response(answer.status, [("Content-Type", answer.kind), *self.own_headers, *answer.headers])
+        return [answer.body]
+
+    def _answer(self, request: Request) -> Answer:
+        """Answer a request. On a host that only this machine reaches, the server answers to names of this machine only."""
+        if not is_allowed_host(request.get("HTTP_HOST"), self._host):
+            return self.error("403 Forbidden", "not here under this name: ask for localhost, or for the address that this port listens on")
+        if request["REQUEST_METHOD"] != "GET":
+            return self.error("405 Method Not Allowed", "only GET", (("Allow", "GET"),))
+        return self.answer(request)
 
     def start(self) -> None:
         """Answer requests from now on. Call once."""
@@ -217,7 +256,7 @@ class _Connection:
 class _Server(WSGIServer):
     """A thread for each connection. All are known, so that an end can end them."""
 
-    def __init__(self, kind: type[HttpServer], family: int, address: Any, app: App, seconds: Callable[[], float]) -> None:
+    def __init__(self, kind: type[HttpServer], family: int, address: Any, app: _App, seconds: Callable[[], float]) -> None:
         self.kind = kind
         self.request_queue_size = kind.connections
         self._seconds = seconds

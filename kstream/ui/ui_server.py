@@ -7,11 +7,9 @@ before. docs/page.md tells of the token.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import PurePath
@@ -20,13 +18,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from kstream.clock import Clock, SystemClock
 from kstream.errors import CheckpointError, ConfigurationError, StorageError
-from kstream.http_server import App, HttpServer, StartResponse, is_allowed_host, is_loopback
+from kstream.http_server import PLAIN, Answer, HttpServer, Request, is_loopback
 from kstream.ui.access import TokenAnswer, TokenCheck
 from kstream.ui.forms import BatchStatus
 from kstream.ui.page_source import PageSource
 from kstream.ui.settings import UI_HOST, UI_PORT, UI_TOKEN
 
-logger = logging.getLogger(__name__)
 COOKIE = "kstream_token_{port}_{mark}"
 """The cookie with the token. A browser sends the cookies of a host to all its ports, so each server has its own name. Through two tunnels
 two servers may seem to be one host with one port, so the token has a part in the name."""
@@ -74,16 +71,6 @@ _LISTS: Mapping[str, Callable[[PageSource], Any]] = {
 """The last part of a path → the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer to a request: its status line, its type, its bytes, and headers beside those of every answer."""
-
-    status: str
-    kind: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 class UiServer(HttpServer):
     """An HTTP server for one source. It listens from its creation, and answers from `start` to `stop`.
 
@@ -114,7 +101,8 @@ class UiServer(HttpServer):
         if token and not (token.isascii() and token.isprintable() and token == token.strip()):
             raise ConfigurationError("the token of the page must be printable ASCII, without a space at its ends", key=UI_TOKEN.key)
         self._tokens = TokenCheck(token or None, clock or SystemClock())
-        super().__init__(host, port, _app(source, host, self._tokens))
+        super().__init__(host, port)
+        self._source = source
         self.url = self.root
         """The address of the page for a person, without a token."""
 
@@ -123,35 +111,21 @@ class UiServer(HttpServer):
         self._tokens.stop()
         super().stop()
 
-
-def _app(source: PageSource, host: str, tokens: TokenCheck) -> App:
-    """Return the application."""
-
-    def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def answer(self, request: Request) -> Answer:
+        """Answer a GET. Blocks for a moment if its token is wrong."""
+        path = str(request["PATH_INFO"]).encode("latin-1").decode(errors="replace")  # WSGI has bytes as Latin-1
+        query = parse_qsl(request.get("QUERY_STRING", ""), keep_blank_values=True)
         try:
-            made = _answer(source, host, tokens, environ)
+            return _refused(self._tokens, request, path, query) or _answer(self._source, path, query)
         except (StorageError, CheckpointError) as e:
-            made = _error("503 Service Unavailable", str(e))
-        except Exception:
-            logger.exception("the page: a request was not answered")
-            made = _error("500 Internal Server Error", "an error, see the log of the driver")
-        start_response(made.status, [("Content-Type", made.kind), *HEADERS, *made.headers])
-        return [made.body]
+            return _error("503 Service Unavailable", str(e))
 
-    return answer
+    def error(self, status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+        return _error(status, text, headers)
 
 
-def _answer(source: PageSource, host: str, tokens: TokenCheck, environ: Mapping[str, Any]) -> Answer:
-    """Answer a request. Blocks for a moment if its token is wrong."""
-    if not is_allowed_host(environ.get("HTTP_HOST"), host):
-        return _error("403 Forbidden", "the page is not here under this name: ask for localhost, or for the address that it listens on")
-    if environ["REQUEST_METHOD"] != "GET":
-        return _error("405 Method Not Allowed", "only GET", (("Allow", "GET"),))
-    path = str(environ["PATH_INFO"]).encode("latin-1").decode(errors="replace")  # WSGI has bytes as Latin-1
-    query = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-    refused = _refused(tokens, environ, path, query)
-    if refused is not None:
-        return refused
+def _answer(source: PageSource, path: str, query: list[tuple[str, str]]) -> Answer:
+    """Answer a request that may see everything."""
     file = _files().get(path)
     if file is not None:
         return file
@@ -163,18 +137,18 @@ def _answer(source: PageSource, host: str, tokens: TokenCheck, environ: Mapping[
     return _error("404 Not Found", "there is no such application: see /api/v1/applications" if path.startswith(_ROOT) else "not here")
 
 
-def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: list[tuple[str, str]]) -> Answer | None:
+def _refused(tokens: TokenCheck, request: Request, path: str, query: list[tuple[str, str]]) -> Answer | None:
     """Return the answer to a request without the right token; None if it may go on. A token of the query becomes a cookie."""
     if not tokens.is_needed:
         return None
-    name, proof = (form.format(port=environ["SERVER_PORT"], mark=tokens.mark) for form in (COOKIE, PROOF))
-    cookies = environ.get("HTTP_COOKIE", "")
+    name, proof = (form.format(port=request["SERVER_PORT"], mark=tokens.mark) for form in (COOKIE, PROOF))
+    cookies = request.get("HTTP_COOKIE", "")
     by_query = next((value for key, value in query if key == "token"), None)
     # The cookie is first, for only who had the token knows its name. A proxy may add a Bearer of its own, and a link may have an old token.
-    given = _cookie(cookies, name) or by_query or _bearer(environ.get("HTTP_AUTHORIZATION", ""))
+    given = _cookie(cookies, name) or by_query or _bearer(request.get("HTTP_AUTHORIZATION", ""))
     if given is None:
         return _unauthorized("the page needs its token: open it once with ?token=…, or send Authorization: Bearer …")
-    verdict = tokens.check(given, str(environ.get("REMOTE_ADDR", "")), _cookie(cookies, proof))
+    verdict = tokens.check(given, str(request.get("REMOTE_ADDR", "")), _cookie(cookies, proof))
     if verdict is TokenAnswer.WRONG:
         return _unauthorized("the token is wrong")
     if verdict is TokenAnswer.TOO_MANY:
@@ -187,7 +161,7 @@ def _refused(tokens: TokenCheck, environ: Mapping[str, Any], path: str, query: l
     # Lax, as a link to the page on another site, such as a chat, leads to this redirect. A request changes nothing, and others cannot read.
     made = [(proof, tokens.proof), (name, quote(given, safe=""))]
     set_cookies = [("Set-Cookie", f"{key}={value}; Path=/; HttpOnly; SameSite=Lax") for key, value in made]
-    return Answer("303 See Other", "text/plain; charset=utf-8", b"", (("Location", place), *set_cookies))
+    return Answer("303 See Other", PLAIN, b"", (("Location", place), *set_cookies))
 
 
 def _bearer(header: str) -> str | None:

@@ -11,7 +11,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,7 @@ from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import DriverStatus, status_of
 from kstream.conf import Settings
 from kstream.errors import ConfigurationError, PortTakenError
-from kstream.http_server import HttpServer, StartResponse
+from kstream.http_server import Answer, HttpServer, Request
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.metrics.metrics_system import MetricsSystem
 from tests.metrics.scraped import fetch, scrape
@@ -141,12 +141,16 @@ def test_after_its_end_port_and_threads_are_free_even_if_a_client_stays_silent(s
         pass
 
 
-Answer = Callable[[], bytes]
-
-
 class SmallServer(HttpServer):
     what = "a test"
     key = "no.key"
+
+    def __init__(self, body: Callable[[], bytes], seconds: Callable[[], float]) -> None:
+        super().__init__("127.0.0.1", 0, seconds)
+        self._body = body
+
+    def answer(self, request: Request) -> Answer:
+        return Answer("200 OK", "text/plain", self._body())
 
 
 @pytest.fixture
@@ -154,12 +158,8 @@ def serve_few() -> Iterator[Callable[..., HttpServer]]:
     """Serves what a function returns, by default to one connection at a time."""
     made: list[HttpServer] = []
 
-    def make(answer: Answer, connections: int = 1, seconds: Callable[[], float] = lambda: 0.0) -> HttpServer:
-        def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-            start_response("200 OK", [])
-            return [answer()]
-
-        made.append(type("SmallServer", (SmallServer,), {"connections": connections})("127.0.0.1", 0, app, seconds))
+    def make(body: Callable[[], bytes], connections: int = 1, seconds: Callable[[], float] = lambda: 0.0) -> HttpServer:
+        made.append(type("SmallServer", (SmallServer,), {"connections": connections})(body, seconds))
         made[-1].start()
         return made[-1]
 
@@ -180,7 +180,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-REQUEST = b"GET / HTTP/1.0\r\n\r\n"
+REQUEST = b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"
 
 
 def test_a_connection_without_a_request_gives_its_place_to_a_further_one(serve_few: Callable[..., HttpServer]) -> None:
