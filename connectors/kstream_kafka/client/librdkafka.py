@@ -73,6 +73,24 @@ def text_of(error: ClientError | KafkaException) -> str:
     return redact(error.str() if isinstance(error, ClientError) else str(error))
 
 
+class LastError:
+    """The last error of a client's connections. librdkafka goes on after it, so it is only the reason of what comes of it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """Empty if there was none."""
+
+    def note(self, error: ClientError) -> None:
+        """Note an error that is not of GROUP_ERRORS. The `error_cb` of a client: confluent_kafka calls it within other calls."""
+        if error.code() not in GROUP_ERRORS:
+            self.text = text_of(error)
+
+    @property
+    def because(self) -> str:
+        """The clause for an error message; empty if there was none."""
+        return f" ({self.text})" if self.text else ""
+
+
 def map_error(error: ClientError, bootstrap: str, operation: str, topic: str, group: str) -> KafkaError:
     """Return the connector's error for a broker's answer that a retry cannot change. Pure.
 

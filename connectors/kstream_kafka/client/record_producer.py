@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, new_client, text_of
+from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, LastError, new_client, text_of
 from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import KafkaError, create_command
@@ -58,8 +58,8 @@ class RecordProducer:
             AuthenticationFailedError: `oauth_cb` returned no token.
         """
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
-        self._trouble = ""
-        self._settings = Properties({**settings, "error_cb": self._on_error})
+        self._last_error = LastError()
+        self._settings = Properties({**settings, "error_cb": self._last_error.note})
         self._producer = new_client(Producer, self._settings)
         self._one_by_one: Producer | None = None
         """The producer whose batches have one record; None before the first batch that is too large."""
@@ -105,7 +105,7 @@ class RecordProducer:
                     return
                 except BufferError:  # the queue is full
                     if time.monotonic() > until:
-                        on_failure(f"{topic}: the queue of the producer stays full. {self._trouble}")
+                        on_failure(f"{topic}: the queue of the producer stays full. {self._last_error.text}")
                         return
                     producer.poll(0.1)
                 except KafkaException as e:
@@ -128,10 +128,6 @@ class RecordProducer:
         self._one_by_one = producer
         return producer
 
-    def _on_error(self, error: Any) -> None:
-        """Note an error of the connections. confluent_kafka calls it within `send` and `flush`."""
-        self._trouble = text_of(error)
-
     def _reason(self, error: Any, topic: str, is_placed: bool) -> str:
         """Return why a record of a topic was not stored, with what to do. `is_placed`: its partition was given."""
         code, said = error.code(), text_of(error)
@@ -145,5 +141,4 @@ class RecordProducer:
             return f"{topic}: Kafka at {self._bootstrap} has no such topic ({said}). Create it: {create_command(topic, self._bootstrap)}"
         if code == ClientError.MSG_SIZE_TOO_LARGE:
             return f"{topic}: the record with its headers is too large ({said}). Raise max.message.bytes of the topic"
-        because = f" ({self._trouble})" if self._trouble else ""
-        return f"{topic}: Kafka at {self._bootstrap} did not store it: {said}{because}"
+        return f"{topic}: Kafka at {self._bootstrap} did not store it: {said}{self._last_error.because}"

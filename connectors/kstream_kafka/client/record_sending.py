@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import new_client, text_of
+from kstream_kafka.client.librdkafka import LastError, new_client, text_of
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import KafkaError
@@ -94,7 +94,7 @@ class IdempotentProducer:
             KafkaConfigError: librdkafka refuses a property.
         """
         self._failures: list[str] = []
-        self._trouble = ""
+        self._last_error = LastError()
         self._producer: Any = new_client(
             Producer,
             Properties(
@@ -103,7 +103,7 @@ class IdempotentProducer:
                     **settings,
                     "delivery.report.only.error": True,
                     "on_delivery": self._on_delivery,
-                    "error_cb": self._on_error,
+                    "error_cb": self._last_error.note,
                 }
             ),
         )
@@ -118,7 +118,7 @@ class IdempotentProducer:
         if self._failures:
             raise KafkaError(self._failures[0])
         if unanswered:
-            raise KafkaError(f"{unanswered} records have had no answer: {self._trouble}")
+            raise KafkaError(f"{unanswered} records have had no answer: {self._last_error.text}")
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         reason = text_of(error)
@@ -126,9 +126,4 @@ class IdempotentProducer:
         self._failures.append((too_large if is_large else self._failed)(message.topic(), reason).message)
 
     def _failed(self, topic: str, reason: str) -> KafkaError:
-        because = f" ({self._trouble})" if self._trouble else ""
-        return KafkaError(f"{topic}: a record was not written: {reason}{because}", topic=topic, reason=reason)
-
-    def _on_error(self, error: Any) -> None:
-        """Note an error of the connections. confluent_kafka calls it within other calls."""
-        self._trouble = text_of(error)
+        return KafkaError(f"{topic}: a record was not written: {reason}{self._last_error.because}", topic=topic, reason=reason)

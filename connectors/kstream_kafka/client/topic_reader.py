@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
-from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, map_error, new_client, text_of
+from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, LastError, map_error, new_client, text_of
 from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError
@@ -37,13 +37,11 @@ class TopicReader:
             settings: complete consumer properties. `isolation.level` is read_committed whatever they say.
         """
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
-        self._trouble = ""
+        self._last_error = LastError()
         self._known: set[str] = set()
         self._reading = threading.Lock()
-        self._consumer: Any = new_client(
-            Consumer,
-            Properties({**settings, "isolation.level": "read_committed", "enable.partition.eof": "true", "error_cb": self._on_error}),
-        )
+        own = {"isolation.level": "read_committed", "enable.partition.eof": "true", "error_cb": self._last_error.note}
+        self._consumer: Any = new_client(Consumer, Properties({**settings, **own}))
 
     def read(
         self,
@@ -86,7 +84,7 @@ class TopicReader:
             try:
                 return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)[1]
             except KafkaException as e:
-                self._trouble = text_of(e)
+                self._last_error.note(e.args[0])
                 return None
 
     def close(self) -> None:
@@ -135,12 +133,13 @@ class TopicReader:
         return [*first, *self._consumer.consume(CHUNK, 0)] if first else []  # a call with a time-out waits until its chunk is full
 
     def _unread(self, topic: str, left: set[int]) -> str:
-        return f"{topic} could not be read to its end, in partitions {sorted(left)}; {self._trouble or 'a transaction may be open there'}"
+        reason = self._last_error.text or "a transaction may be open there"
+        return f"{topic} could not be read to its end, in partitions {sorted(left)}; {reason}"
 
     def _on_event(self, error: ClientError, topic: str) -> None:
         """Note an error after which the client goes on; raise a KafkaError for another one."""
         if error.code() in UNREACHABLE | LEADER_CHANGING | GROUP_ERRORS or (error.retriable() and not error.fatal()):
-            self._trouble = text_of(error)
+            self._last_error.note(error)
             return
         if error.code() in (ClientError._AUTO_OFFSET_RESET, ClientError.OFFSET_OUT_OF_RANGE, ClientError._LOG_TRUNCATION):
             reason = text_of(error)
@@ -154,9 +153,4 @@ class TopicReader:
                 self._consumer.list_topics(topic, timeout=LEADERS_S)
                 self._known.add(topic)
             except KafkaException as e:
-                self._trouble = text_of(e)
-
-    def _on_error(self, error: ClientError) -> None:
-        """Note an error of the connections. confluent_kafka calls it within other calls."""
-        if error.code() not in GROUP_ERRORS:
-            self._trouble = text_of(error)
+                self._last_error.note(e.args[0])

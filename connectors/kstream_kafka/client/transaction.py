@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNREACHABLE, map_error, new_client, text_of
+from kstream_kafka.client.librdkafka import UNREACHABLE, LastError, map_error, new_client, text_of
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.record_sending import send, send_all, too_large
 from kstream_kafka.client.redaction import Properties
@@ -63,7 +63,7 @@ class Transaction:
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._id = transactional_id
         self._seconds = timeout_ms / 1000
-        self._trouble = ""
+        self._last_error = LastError()
         self._settings = Properties(
             {
                 "reconnect.backoff.ms": RECONNECT_MS,
@@ -72,7 +72,7 @@ class Transaction:
                 "transaction.timeout.ms": timeout_ms,
                 "message.timeout.ms": timeout_ms,
                 "delivery.report.only.error": False,
-                "error_cb": self._on_error,
+                "error_cb": self._last_error.note,
             }
         )
         self._producer: Any = None
@@ -135,7 +135,7 @@ class Transaction:
         """Wait until all records are stored. KafkaError if some have no answer in the time of the transaction."""
         left = self._call("records could not be stored", lambda: self._producer.flush(self._seconds), self._seconds)
         if left:
-            raise BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), self._trouble)
+            raise BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), self._last_error.text)
 
     def failure(self) -> KafkaError | None:
         """Return why the transaction can only be aborted; None if it can be committed. Sends no request."""
@@ -164,7 +164,7 @@ class Transaction:
             raise CommitUnknownError(self._id, text_of(e.args[0])) from e
         except FutureTimeoutError as e:
             self._has_begun = False
-            raise CommitUnknownError(self._id, self._trouble or "no answer in time") from e
+            raise CommitUnknownError(self._id, self._last_error.text or "no answer in time") from e
         self._has_begun = False
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Transaction:
         try:
             return _within(seconds + GRACE_S, call)
         except FutureTimeoutError as e:
-            raise BrokerUnreachableError(self._bootstrap, round((seconds + GRACE_S) * 1000), f"{failed}, {self._trouble}") from e
+            raise BrokerUnreachableError(self._bootstrap, round((seconds + GRACE_S) * 1000), f"{failed}, {self._last_error.text}") from e
         except KafkaException as e:
             raise self._error(e.args[0], failed) from e
 
@@ -212,12 +212,8 @@ class Transaction:
         if code == ClientError.MSG_SIZE_TOO_LARGE:
             return too_large("", reason)
         if code in UNREACHABLE:
-            return BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), f"{failed}: {reason} {self._trouble}".rstrip())
+            return BrokerUnreachableError(self._bootstrap, round(self._seconds * 1000), f"{failed}: {reason}{self._last_error.because}")
         return map_error(error, self._bootstrap, "WRITE", "", "")
-
-    def _on_error(self, error: ClientError) -> None:
-        """Note an error of the connections. confluent_kafka calls it within other calls."""
-        self._trouble = text_of(error)
 
 
 def check_properties(settings: Settings, timeout_ms: int) -> None:
