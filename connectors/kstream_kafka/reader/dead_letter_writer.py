@@ -6,10 +6,10 @@ A task holds its letters back until its end. One that fails, because it has too 
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kstream.batch_time import Time
 from kstream.errors import DeadLetterNotStoredError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kstream_kafka.client.record_producer import RecordProducer
 
 HELD_BYTES = 4_000_000
-"""The bytes of letters that are held in memory. Those before them wait in a temporary file."""
+"""The bytes of letters that are held in memory. More than that wait in a temporary file."""
 
 Letter: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """(key, value, headers) of a letter."""
@@ -91,11 +91,8 @@ class KafkaDeadLetterWriter:
         self._origin = origin
         self._on_failure = on_failure
         self._failures: list[str] = []
-        self._held: list[bytes] = []
+        self._held = SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 – `_letters` closes it
         """Pickled letters: as objects they would occupy the garbage collector."""
-        self._held_bytes = 0
-        self._file: IO[bytes] | None = None
-        """The letters before those in memory; None while all of them are there."""
 
     def write(self, failure: RecordFailure) -> None:
         """Hold the record of a failure with its error until `flush`. Raises OSError if the disk for temporary files is full.
@@ -108,10 +105,7 @@ class KafkaDeadLetterWriter:
         except ValueError:
             own = None
         letter: Letter = (message.key(), message.value(), letter_headers(own, error_headers(failure, self._origin)))
-        self._held.append(pickle.dumps(letter))
-        self._held_bytes += len(self._held[-1])
-        if self._held_bytes > HELD_BYTES:
-            self._move_to_file()
+        self._held.write(pickle.dumps(letter))
 
     def flush(self) -> None:
         """Send the letters, and block until all are stored. DeadLetterNotStoredError if one of them is not.
@@ -130,20 +124,10 @@ class KafkaDeadLetterWriter:
         said = f"a dead letter could not be stored in {reason}. So its batch fails and stays pending; nothing is lost."
         raise DeadLetterNotStoredError(said, topic=self._topic, reason=reason)
 
-    def _move_to_file(self) -> None:
-        """Move the letters in memory to the end of the temporary file. The first call creates the file."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 – `_letters` closes it
-        self._file.writelines(self._held)
-        self._held, self._held_bytes = [], 0
-
     def _letters(self) -> Iterator[Letter]:
-        """Return the held letters in order, and close the temporary file at their end."""
-        if self._file is not None:
-            with self._file as file:
-                end = file.tell()
-                file.seek(0)
-                while file.tell() < end:
-                    yield pickle.load(file)
-        for letter in self._held:
-            yield pickle.loads(letter)
+        """Return the held letters in order, and close their file at their end."""
+        with self._held as file:
+            end = file.tell()
+            file.seek(0)
+            while file.tell() < end:
+                yield pickle.load(file)
