@@ -190,8 +190,8 @@ class BatchLifecycle:
     def take_held(self) -> Batch:
         """Begin a try of the oldest batch that is held, and return it. There must be one."""
         with self._lock:
-            record = self._move(self._held[0], Step.TAKE)
-            assert record is not None
+            record = self._records[self._held[0]]
+            self._move(record.batch.time, Step.TAKE)
             return record.batch
 
     def generated(self, time: Time) -> None:
@@ -240,8 +240,8 @@ class BatchLifecycle:
 
     def _begin_again(self, time: Time) -> Try:
         """Begin a try of a batch that waits between two. Call this under the lock."""
-        record = self._move(time, Step.RETRY)
-        assert record is not None
+        record = self._records[time]
+        self._move(time, Step.RETRY)
         self._retries += record.failures > 0
         return Try(record.batch, record.job_set)
 

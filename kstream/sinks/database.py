@@ -74,13 +74,14 @@ class OnceOutput(Output):
 
     is_ordered = True
     keeps_layout = True
+    _driver: Writer
+    """Known from `restore` on."""
 
     def __init__(self, connect: Callable[[], Connection], write: Callable[[Connection, Iterator[Any]], object], name: str, table: str):
         self.name = name
         self._connect = connect
         self._write = write
         self._table = table
-        self._driver: Writer | None = None
         self._has_taken_over = False
         self._newest: WrittenBatch | None = None
         """The newest batch that is written, as far as the checkpoint and this driver know."""
@@ -107,8 +108,7 @@ class OnceOutput(Output):
         self._receipts, self._wanted = (), None
         if self._has_taken_over and batch.is_first_try:
             return None
-        assert self._driver is not None
-        table, time_ms, driver = self._receipt_table(self._driver), batch.time.milliseconds, self._driver
+        table, time_ms, driver = self._receipt_table(), batch.time.milliseconds, self._driver
         wanted: list[list[int] | None] = []
 
         def check(receipts: list[Receipt]) -> None:
@@ -123,17 +123,16 @@ class OnceOutput(Output):
         self._receipts, self._wanted = [receipt for receipt in receipts if receipt.time_ms == time_ms], wanted[0]
         return self._wanted
 
-    def _receipt_table(self, driver: Writer) -> ReceiptTable:
-        return ReceiptTable(self._table, driver.job, self.name, driver.epoch, driver.nonce)
+    def _receipt_table(self) -> ReceiptTable:
+        return ReceiptTable(self._table, self._driver.job, self.name, self._driver.epoch, self._driver.nonce)
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
-        assert self._driver is not None
         number, time_ms = rdd.getNumPartitions(), batch.time.milliseconds
         chosen = range(number) if partitions is None else partitions
         counts = {receipt.partition: receipt.num_records for receipt in self._receipts}
         if chosen:
             writer = PartitionWriter(
-                table=self._receipt_table(self._driver),
+                table=self._receipt_table(),
                 connect=self._connect,
                 write=self._write,
                 time_ms=time_ms,

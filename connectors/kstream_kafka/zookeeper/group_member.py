@@ -134,10 +134,7 @@ class GroupMember:
             KafkaError: no retry here can resolve it: ZooKeeper cannot be reached, a topic is missing, a partition cannot be read.
             IllegalStateError: the receiver is being stopped, or a block cannot be stored.
         """
-        if self._membership is None:
-            self._join()
-        membership = self._membership
-        assert membership is not None
+        membership = self._membership or self._join()
         try:
             if membership.lost:
                 raise OwnershipLostError(membership.consumer, membership.reason)
@@ -172,13 +169,14 @@ class GroupMember:
                 self._membership.leave()
             self._reader.close()
 
-    def _join(self) -> None:
+    def _join(self) -> ZooKeeperMembership:
         """Join the group as a new consumer, without partitions. Blocks. Raises ZooKeeperUnreachableError."""
-        self._membership = self._parts.join(self._settings, self._over)
+        membership = self._membership = self._parts.join(self._settings, self._over)
         self._held, self._known = set(), None
         self._retry_at, self._tries = None, 0
         if self._over.is_set():  # `stop` came before there was a membership whose waits it could limit
-            self._membership.limit_waits()
+            membership.limit_waits()
+        return membership
 
     def _rejoin(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
         """Stop reading, drop or store the remaining records, and leave; the next step joins again. Reports the error.
