@@ -60,15 +60,15 @@ def encode_query_receipt(receipt: QueryReceipt) -> bytes:
     return encoded({**form, "sources": receipt.sources} if receipt.sources else form)
 
 
-def decode_query_receipt(query: str, value: bytes, place: str) -> QueryReceipt:
+def decode_query_receipt(query: str, value: bytes, where: str) -> QueryReceipt:
     """Return the receipt that a record has. CorruptRecordError if it has none.
 
     Args:
         query: the id of the query, from the key.
         value: the value of the record.
-        place: topic, partition and offset, for the message.
+        where: topic, partition and offset, for the message.
     """
-    with decoded(value, place, _VERSION) as form:
+    with decoded(value, where, _VERSION) as form:
         return QueryReceipt(query, form["batch"], digests_in(form), dict(form.get("sources", {})))
 
 

@@ -86,7 +86,7 @@ class ReceiptsTopic:
         """
         with closing(KafkaDriverClient(self._params)) as client:
             check_is_broker(client)
-            topic_id, places = self.found(client, known_id)
+            topic_id, partitions = self.found(client, known_id)
             seen = self._control(driver, reader).fences
             before = max(seen, key=lambda fence: fence.epoch, default=None)
             if before is None and known_id is not None:
@@ -94,8 +94,8 @@ class ReceiptsTopic:
             if known_id is None:
                 self._check_is_newest(driver)
             if before is None:
-                ends = client.latest([(self.name, place) for place in places])
-                begins = {place: end.offset for (_, place), end in ends.items()}
+                ends = client.latest([(self.name, partition) for partition in partitions])
+                begins = {partition: end.offset for (_, partition), end in ends.items()}
             else:
                 begins = {**dict.fromkeys(range(FENCES + 1, FENCES + 1 + before.num_partitions), 0), **begins}
         if before is not None:
@@ -122,15 +122,15 @@ class ReceiptsTopic:
         if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, NEW_TOPIC):
             client.latest([(self.name, partition) for partition in range(FENCES + 1 + NEW_PARTITIONS)])  # until its leaders answer
         try:
-            places = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
+            partitions = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
         except UnknownTopicError as e:
             raise self.lost(f"topic {self.name} is gone") from e
         found = self._check_id(client, known_id)
         policy = client.topic_setting(self.name, "cleanup.policy")
-        if not places or (policy is not None and "compact" not in policy):
+        if not partitions or (policy is not None and "compact" not in policy):
             hint = f"Make it with 17 partitions and cleanup.policy=compact, or let kstream make topic {self.name}."
             raise KafkaConfigError("prefix", f"names topic {self.name}, which has one partition only or is not compacted", hint)
-        return found, places
+        return found, partitions
 
     def _check_is_newest(self, driver: Writer) -> None:
         """Raise FencedError if the checkpoint has a later driver. Its fence may be gone, and this driver knows of no topic to miss."""
@@ -182,13 +182,13 @@ class ReceiptsTopic:
         messages = reader.read(self.name, {FENCES: 0}, READ_S, lambda key: is_control(key, driver.job, self._output), target).messages
         return control_of(messages, driver.job, self._output)
 
-    def _append(self, receipts: Receipts, places: Iterable[int]) -> dict[int, int]:
+    def _append(self, receipts: Receipts, partitions: Iterable[int]) -> dict[int, int]:
         """Write the fence of this driver to partitions of the topic. Return partition → the offset behind it."""
         # An idempotent producer waits half a second for its id. A fence that is there twice says the same.
         producer = RecordProducer({**self._params.producer(), "enable.idempotence": "false"})
         key, value = fence_key(receipts.job, receipts.output, receipts.fence), encode_fence(receipts.fence)
-        offsets = store(producer, self.name, key, value, set(places), f"output {self._output}: its fence could not be written")
-        return {place: offset + 1 for place, offset in offsets.items()}
+        offsets = store(producer, self.name, key, value, set(partitions), f"output {self._output}: its fence could not be written")
+        return {partition: offset + 1 for partition, offset in offsets.items()}
 
 
 def receipts_topic(prefix: str) -> str:

@@ -36,9 +36,9 @@ def encode_topic(stored: StoredTopic) -> bytes:
     return encoded({"cluster": stored.cluster, "topic": stored.topic, "topicId": stored.topic_id, "version": _VERSION})
 
 
-def decode_topic(value: bytes, place: str) -> StoredTopic:
-    """Return what a file has. CorruptRecordError if it has none. `place`: the file, for the message."""
-    with decoded(value, place, _VERSION) as form:
+def decode_topic(value: bytes, where: str) -> StoredTopic:
+    """Return what a file has. CorruptRecordError if it has none. `where`: the file, for the message."""
+    with decoded(value, where, _VERSION) as form:
         return StoredTopic(form["cluster"], form["topic"], form["topicId"])
 
 
