@@ -88,26 +88,30 @@ STR: SettingKind[str] = SettingKind("str", str)
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry(Generic[T_co]):
-    """A setting whose value is a `T_co`. In a text it is its key."""
+    """A setting whose value is a `T_co`. In a text it is its key. A number that is below `least` has no meaning."""
 
     key: str
     kind: SettingKind[T_co]
     default: T_co
     meaning: str
+    least: int | None = None
 
     def __str__(self) -> str:
         return self.key
 
     def value_of(self, text: str | None) -> T_co:
-        """Return the value of a text; the default for None. ConfigurationError if the text cannot be read."""
+        """Return the value of a text; the default for None. ConfigurationError if the text cannot be read, or has no meaning."""
         if text is None:
             return self.default
         try:
-            return self.kind.parse(text)
+            value = self.kind.parse(text)
         except ValueError as e:
             raise ConfigurationError(
                 f"{self.key} is {text!r}, which is not a {self.kind.name}: {self.meaning}", key=self.key, value=text
             ) from e
+        if self.least is not None and isinstance(value, int) and value < self.least:
+            raise ConfigurationError(f"{self.key} is {text}; it must be at least {self.least}", key=self.key, value=text)
+        return value
 
 
 class ConfSource(Protocol):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kstream.conf import Settings
-from kstream.errors import ConfigurationError
 from kstream.metrics.measured_store import MeasuredStore, StoreFigures
 from kstream.metrics.metrics_server import MetricsServer
 from kstream.metrics.settings import METRICS_HOST, METRICS_MAX_PARTITIONS, METRICS_PORT
@@ -53,10 +52,6 @@ class MetricsSystem:
             ConfigurationError: the port cannot be opened, or a setting has no meaning.
         """
         most = self._settings[METRICS_MAX_PARTITIONS]
-        if most < 0:
-            raise ConfigurationError(
-                f"{METRICS_MAX_PARTITIONS} is {most}; it must be 0 or more", key=METRICS_MAX_PARTITIONS.key, value=most
-            )
         host, port = self._settings[METRICS_HOST], self._settings[METRICS_PORT] or 0
         self._server = MetricsServer(host, port, self._registry, lambda: snapshot().status)
         self._registry.register(StreamingSource(snapshot, self._store, most))

@@ -21,4 +21,5 @@ METRICS_MAX_PARTITIONS: ConfigEntry[int] = ConfigEntry(
     INT,
     1000,
     "Up to so many partitions of all inputs have metrics of their own; more are counted by topic.",
+    least=0,
 )

@@ -458,14 +458,8 @@ def check_concurrent_jobs(concurrent_jobs: int) -> int:
     """Return `concurrent_jobs`, if it can work.
 
     Raises:
-        ConfigurationError: it is below 1, or above 1 while all Python threads share one JVM thread.
+        ConfigurationError: it is above 1 while all Python threads share one JVM thread.
     """
-    if concurrent_jobs < 1:
-        raise ConfigurationError(
-            f"spark.streaming.concurrentJobs is {concurrent_jobs}; it must be at least 1",
-            key=CONCURRENT_JOBS.key,
-            value=concurrent_jobs,
-        )
     if concurrent_jobs > 1 and os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
         raise ConfigurationError(
             f"spark.streaming.concurrentJobs is {concurrent_jobs}, but PYSPARK_PIN_THREAD=false lets all Python threads share one "

@@ -52,9 +52,4 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     word = settings[FAILED_BATCH]
     if word not in (CONTINUE, HOLD):
         raise ConfigurationError(f"{FAILED_BATCH} is {word!r}: give {CONTINUE} or {HOLD}", key=FAILED_BATCH.key, value=word)
-    retries, held = settings[RETRIES], settings[MAX_HELD_BATCHES]
-    if retries < 0:
-        raise ConfigurationError(f"{RETRIES} is {retries}; it must be 0 or more", key=RETRIES.key, value=retries)
-    if held < 1:
-        raise ConfigurationError(f"{MAX_HELD_BATCHES} is {held}; it must be at least 1", key=MAX_HELD_BATCHES.key, value=held)
-    return RetryPolicy(retries, word == HOLD, held)
+    return RetryPolicy(settings[RETRIES], word == HOLD, settings[MAX_HELD_BATCHES])

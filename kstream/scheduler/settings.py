@@ -9,6 +9,7 @@ CONCURRENT_JOBS: ConfigEntry[int] = ConfigEntry(
     INT,
     1,
     "Output operations run at the same time; above 1 needs pinned threads.",
+    least=1,
 )
 SKIP_EMPTY_BATCHES: ConfigEntry[bool] = ConfigEntry(
     "spark.streaming.kstream.skipEmptyBatches",
@@ -27,6 +28,7 @@ RETRIES: ConfigEntry[int] = ConfigEntry(
     INT,
     0,
     "How often the driver tries a failed batch again before awaitTermination raises its error; back-off 1 s to 60 s. 0: as in Spark.",
+    least=0,
 )
 FAILED_BATCH: ConfigEntry[str] = ConfigEntry(
     "spark.streaming.kstream.failedBatch",
@@ -39,6 +41,7 @@ MAX_HELD_BATCHES: ConfigEntry[int] = ConfigEntry(
     INT,
     1000,
     "How many planned batches may wait for a failed one. Beyond it no batch is planned, and the next plan takes the records.",
+    least=1,
 )
 MAX_BATCH_FAILURES: ConfigEntry[int] = ConfigEntry(
     "spark.streaming.kstream.maxBatchFailures",

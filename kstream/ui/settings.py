@@ -34,4 +34,5 @@ RETAINED_BATCHES: ConfigEntry[int] = ConfigEntry(
     100,
     "How many batches that have ended the page shows with all facts, such as their offsets. Of 1,000 it has a row. Spark's default is "
     "1000: there the facts of a batch are one line of text.",
+    least=0,
 )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from kstream.batch_time import Duration
 from kstream.clock import Clock
 from kstream.conf import ConfigEntry, Settings
-from kstream.errors import ConfigurationError
 from kstream.http_server import is_loopback
 from kstream.listener import StreamingListenerBus
 from kstream.monitoring.batch_history import BatchHistory
@@ -75,10 +74,7 @@ class UiSystem:
             PortTakenError: another process has the port.
             ConfigurationError: the port cannot be opened, or a setting has no meaning.
         """
-        retained = self._settings[RETAINED_BATCHES]
-        if retained < 0:
-            raise ConfigurationError(f"{RETAINED_BATCHES} is {retained}; it must be 0 or more", key=RETAINED_BATCHES.key, value=retained)
-        host, token = self._settings[UI_HOST], self._settings[UI_TOKEN] or None
+        host, token, retained = self._settings[UI_HOST], self._settings[UI_TOKEN] or None, self._settings[RETAINED_BATCHES]
         is_made = token is None and not is_loopback(host)
         if is_made:
             token = make_token()
