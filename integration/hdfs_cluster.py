@@ -65,8 +65,9 @@ class Hdfs:
         self.start_namenode()
 
     def start_namenode(self) -> None:
-        """The first time, or again with its data; returns when it serves and knows its datanode."""
-        self._processes["namenode"] = self._run("namenode.NameNode")
+        """The first time, or again with its data, unless it runs; returns when it serves and knows its datanode."""
+        if "namenode" not in self._processes or self._processes["namenode"].poll() is not None:
+            self._processes["namenode"] = self._run("namenode.NameNode")
         end = time.monotonic() + _DEADLINE_S
         while not self._serves():
             if time.monotonic() > end or self._processes["namenode"].poll() is not None:

@@ -13,7 +13,7 @@ import pytest
 
 from integration.driver_process import Job, running, wait_for
 from integration.exactness.campaign import PARTITIONS, Campaign, Kill
-from integration.hdfs_cluster import running_hdfs
+from integration.hdfs_cluster import Hdfs
 from integration.kafka_broker import KafkaBroker
 from integration.reading import chain_of
 from integration.s3_server import S3Process
@@ -38,8 +38,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Process) -> Iter
         yield Store(s3.url(f"{tmp_path.name}/orders"), s3.environment(), s3.go_away, s3.come_back)
         s3.come_back()  # the server is everybody's, also after a test that failed
         return
-    with running_hdfs(tmp_path / "hdfs") as hdfs:  # its own: the namenode is killed
-        yield Store(hdfs.url("orders"), {}, hdfs.kill_namenode, hdfs.start_namenode)
+    hdfs: Hdfs = request.getfixturevalue("hdfs")
+    yield Store(hdfs.url(f"{tmp_path.name}/orders"), {}, hdfs.kill_namenode, hdfs.start_namenode)
+    hdfs.start_namenode()  # as the S3 server
 
 
 @pytest.mark.timeout(900)
