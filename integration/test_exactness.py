@@ -25,6 +25,8 @@ def test_a_driver_killed_at_every_step_of_a_batch_misses_nothing_and_never_chang
     assert verdict.records > 1000
 
 
+WINDOW = 3
+"""Batches of the window in the tests below: the last driver goes on for so many. The test above has ten."""
 SETTINGS = {
     "two concurrent jobs": {"spark.streaming.concurrentJobs": "2"},
     "all ranges in one task": {"spark.streaming.kstream.kafka.maxTasks": "1"},
@@ -42,7 +44,7 @@ def test_a_killed_driver_whose_sink_refuses_batches_holds_later_ones_in_their_or
 ) -> None:
     settings = {FAILED_BATCH.key: HOLD, RETRIES.key: "5", "spark.streaming.concurrentJobs": "2"}
     kills = [Kill(crash_point.RUNNING, nth=6), Kill(crash_point.JOB_DONE, nth=6)]
-    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, settings, refusals=2)
+    campaign = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, settings, refusals=2, window=WINDOW)
     verdict = campaign.run(kills)
     assert verdict.breaches == []
     assert list((tmp_path / "refused").iterdir()), "the sink refused nothing"
@@ -52,6 +54,6 @@ def test_a_killed_driver_whose_sink_refuses_batches_holds_later_ones_in_their_or
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_killed_driver_misses_nothing_with(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path, settings: str) -> None:
     kills = [Kill(crash_point.RUNNING, nth=3), Kill(crash_point.JOB_DONE, nth=4)]
-    verdict = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, SETTINGS[settings]).run(kills)
+    verdict = Campaign(kafka.bootstrap, topic(PARTITIONS), tmp_path, kafka.produce, SETTINGS[settings], window=WINDOW).run(kills)
     assert verdict.breaches == []
     assert verdict.records > 500
