@@ -103,10 +103,13 @@ def test_a_query_goes_on_where_its_offsets_are_set_with_either_source(
     query = {"options": options, "stream": True, "checkpoint": checkpoint}
     assert len(rows_of(spark, "kstream", query)) == 20
     lives: list[Ask] = [jvm, lambda query: rows_of(spark, "kstream", query)]
-    for begins, run in zip(((3, 8), (9, 0), (10, 7)), lives * 2, strict=False):
+    first, before = (3, 8), round(time.time() * 1000)
+    for begins, run in zip((first, (9, 0), (10, 7)), lives * 2, strict=False):
         to.write_text(offsets(t, *begins))
         said_by("offsets", "reset", checkpoint, "--to", str(to), "--bootstrap", kafka.bootstrap, "--take-over")
         assert [row[3:5] for row in run(query)] == [[p, at] for p in range(2) for at in range(begins[p], 10)]
+    said_by("offsets", "rewind", checkpoint, "--to", str(before), "--take-over")
+    assert [row[3:5] for row in jvm(query)] == [[p, at] for p in range(2) for at in range(first[p], 10)]
 
 
 def test_records_that_are_lost_are_in_the_ledger_of_the_query(
