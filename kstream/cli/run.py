@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -93,7 +94,11 @@ def run_command(
     if supervisor is None and not no_restart and not under_spark_submit() and sys.platform != "win32":
         of_log = ["--log-level", log_level, "--log-format", log_format, *(["--verbose"] if verbose else [])]
         options = [*submit.words(), *of_log, *(part for word in allow for part in ("--allow", word))]
-        raise SystemExit(Supervisor(lambda number: command_of_driver(job, path, forget_batch if number == 0 else None, options)).run())
+        page = f"kstream page {shlex.quote(path)}"
+        supervisor_of_job = Supervisor(
+            lambda number: command_of_driver(job, path, forget_batch if number == 0 else None, options), page=page
+        )
+        raise SystemExit(supervisor_of_job.run())
     end = run_driver(job, path, forget_batch, allow, verbose, submit, supervisor is not None)
     if end.traceback and not verbose and log_format != JSON:
         echo(end.traceback, err=True, nl=False)

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _ASKS_TO_STOP = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM}
 """Signal of the supervisor → signal for the driver. A driver knows no orderly stop by SIGHUP."""
 _GRACE_S = 10.0
+_PAGE_S = 4.0
+"""From so many seconds before the next start on, the line about an end names the page of the checkpoint: a person has time to look."""
 _AGAIN_S = 0.2
 """Seconds between two looks at processes of a driver that are not our children, and so send no SIGCHLD."""
 
@@ -89,6 +91,7 @@ class Supervisor:
         policy: the delay before each restart.
         clock: returns seconds that never go back.
         grace_s: seconds for the other processes of a driver that has ended.
+        page: the command that shows the page while no driver runs; "" for none.
     """
 
     def __init__(
@@ -97,11 +100,13 @@ class Supervisor:
         policy: RestartPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         grace_s: float = _GRACE_S,
+        page: str = "",
     ) -> None:
         self._command = command
         self._policy = policy or RestartPolicy()
         self._clock = clock
         self._grace_s = grace_s
+        self._page = page
         self._driver: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         self._asked: signal.Signals | None = None
@@ -123,7 +128,8 @@ class Supervisor:
                     return self._finish(end)
                 restart = self._policy.after(quick_ends, end.lived_s)
                 number, quick_ends = number + 1, restart.quick_ends
-                logger.warning("%s; it is started again in %.3g s (restart %d)", _sentence(end), restart.delay_s, number)
+                look = f". Its page until then: {self._page}" if self._page and restart.delay_s >= _PAGE_S else ""
+                logger.warning("%s; it is started again in %.3g s (restart %d)%s", _sentence(end), restart.delay_s, number, look)
                 self._wait(restart.delay_s, lambda: self._asked is not None)
                 if self._asked is not None:
                     logger.info("%s: no driver is started again", self._asked.name)

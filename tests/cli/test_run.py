@@ -151,7 +151,7 @@ def test_a_log_of_json_objects_has_no_other_line_not_even_for_the_reason_of_the_
 
 def test_a_driver_gets_the_form_of_the_log_from_its_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr(run_module, "Supervisor", lambda command: SimpleNamespace(run=lambda: commands.append(command(0)) or 0))
+    monkeypatch.setattr(run_module, "Supervisor", lambda command, page: SimpleNamespace(run=lambda: commands.append(command(0)) or 0))
     words = ["job:setup", "--checkpoint", "c", "--log-level", "debug", "--log-format", "json"]
     assert CliRunner().invoke(main, ["run", *words]).exit_code == 0
     assert commands[0][-4:] == ["--log-level", "DEBUG", "--log-format", "json"]
@@ -262,14 +262,15 @@ def test_the_last_batch_before_a_changed_interval_is_a_word_of_allow_and_every_d
     commands: list[list[str]] = []
 
     class Supervisor:
-        def __init__(self, command: Callable[[int], list[str]]) -> None:
+        def __init__(self, command: Callable[[int], list[str]], page: str) -> None:
             commands.extend(command(number) for number in (0, 1))
+            assert page == "kstream page 'the checkpoint'"
 
         def run(self) -> int:
             return 0
 
     monkeypatch.setattr(run_module, "Supervisor", Supervisor)
-    CliRunner().invoke(main, ["run", "job_here:setup", "--checkpoint", "c", "--interval-changed-at", "1700000004000"])
+    CliRunner().invoke(main, ["run", "job_here:setup", "--checkpoint", "the checkpoint", "--interval-changed-at", "1700000004000"])
     assert [command[-2:] for command in commands] == [["--allow", "interval:1700000004000"]] * 2
 
 
@@ -292,7 +293,7 @@ def test_every_driver_gets_the_options_for_spark_from_its_supervisor(monkeypatch
         Path(file).touch()
     commands: list[list[str]] = []
     monkeypatch.setattr(
-        run_module, "Supervisor", lambda command: SimpleNamespace(run=lambda: commands.extend(command(n) for n in (0, 1)) or 0)
+        run_module, "Supervisor", lambda command, page: SimpleNamespace(run=lambda: commands.extend(command(n) for n in (0, 1)) or 0)
     )
     assert CliRunner().invoke(main, ["run", "job:setup", "--checkpoint", "c", *SUBMIT]).exit_code == 0
     for command in commands:

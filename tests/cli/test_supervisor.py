@@ -37,7 +37,7 @@ def command(number):
     return [sys.executable, "-S", "-c", drivers[number]]
 
 
-sys.exit(Supervisor(command, RestartPolicy(first_s=first_s), grace_s=grace_s).run())
+sys.exit(Supervisor(command, RestartPolicy(first_s=first_s), grace_s=grace_s, page="kstream page /c").run())
 """
 JOIN = ALONE + "from kstream.cli.supervised import join_supervisor; way = join_supervisor()\n"
 ENDS = "raise SystemExit(0)"
@@ -96,7 +96,11 @@ def test_a_driver_that_failed_is_started_again_until_it_ends(code: RunCode) -> N
     ended = supervise(ends_with(code), ends_with(code), ENDS)
     assert ended.code == 0 and len(ended.lines) == 3
     for number, line in enumerate(ended.lines[:2], 1):
-        assert f": {code.meaning}; it is started again in 0 s (restart {number})" in line and line.startswith("WARNING driver ")
+        assert (
+            f": {code.meaning}; it is started again in 0 s (restart {number})" in line
+            and "page" not in line
+            and line.startswith("WARNING driver ")
+        )
 
 
 def test_a_killed_driver_is_started_again_and_the_line_names_the_signal() -> None:
@@ -176,7 +180,7 @@ def test_a_signal_during_the_delay_ends_the_supervisor_at_once() -> None:
     process = start(ends_with(6), first_s=3600)
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert "it is started again in 60 s" in line
+    assert line.endswith("; it is started again in 60 s (restart 1). Its page until then: kstream page /c\n")
     process.send_signal(signal.SIGTERM)
     assert end(process) == Ended(143, ["INFO SIGTERM: no driver is started again"])
 
