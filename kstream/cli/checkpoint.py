@@ -188,7 +188,7 @@ def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], state
     console.print(first if meta.after is None else f"{first} (after batch {meta.after}, the last one of another interval)")
     for number, at in epochs:
         console.print(f"epoch {number}: a driver started at {datetime.fromtimestamp(at / 1000):%Y-%m-%d %H:%M:%S}")
-    table = Table("batch", "ms", "epoch", "state", "stream", "records", "ranges")
+    table = Table("batch (local)", "ms", "epoch", "state", "stream", "records", "ranges")
     for plan in _newest(contents, last):
         _add_rows(table, plan, state_of(plan.time, contents), meta)
         skipped = contents.skipped.get(plan.time, ())

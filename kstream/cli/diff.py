@@ -157,7 +157,7 @@ def _print(first: str, second: str, found: Data, interval: Duration) -> None:
     rows = sorted([*_only_rows(found["only_in_first"], 0), *_only_rows(found["only_in_second"], 1), *_batch_rows(found["batches"])])
     _print_table(
         console,
-        ("batch", "ms", "what", "first", "second"),
+        ("batch (local)", "ms", "what", "first", "second"),
         [[batch_moment(Time(ms), interval), str(ms), *cells] for ms, *cells in rows],
     )
     _print_table(

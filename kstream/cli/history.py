@@ -97,7 +97,7 @@ def _delay(row: dict[str, Any]) -> str:
 def _print(url: str, rows: list[dict[str, Any]], total: int, interval: Duration) -> None:
     """Print the batches as a table."""
     console = table_console()
-    table = Table("batch", "ms", "epoch", "outcome", "delay", "stream", "records", "ranges")
+    table = Table("batch (local)", "ms", "epoch", "outcome", "delay", "stream", "records", "ranges")
     for row in rows:
         head = [batch_moment(Time(row["time"]), interval), str(row["time"]), str(row["epoch"]), row["outcome"], _delay(row)]
         if not row["streams"]:

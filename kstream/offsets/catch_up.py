@@ -23,6 +23,8 @@ PAUSE_INTERVALS = 10
 """After a pause of so many batch intervals between two plans a stream catches up again: brokers were away, or the process was stopped."""
 SHARE = 0.85
 """The share of its interval that a batch may need. The rest is for batches that are slower."""
+_WHOLE = 10
+"""A speed below has a decimal place in the log: a slow job does not process 0 a second."""
 START_MS = 10_000
 """How long the first batch of a restart may run beyond its share. Workers start in it, and few records would measure nothing else."""
 
@@ -170,8 +172,9 @@ class CatchUp:
                 return
             self._is_told = True
             left, a_second, most, seconds = self._left, cost.records * 1000 / cost.processing_ms, *self._rate()
-        text = "%s catches up: %d records wait, and the job has processed %.0f a second. A batch takes up to %d, for about %.0f s"
-        logger.info(text, name, left, a_second, most, left / most * seconds)
+        text = "%s catches up: %d records wait, and the job has processed %s a second. A batch takes up to %d, for about %.0f s"
+        speed = f"{a_second:.0f}" if a_second >= _WHOLE else f"{a_second:.2g}"
+        logger.info(text, name, left, speed, most, left / most * seconds)
 
     def restored(self, info: EndedBatch, stream_id: int) -> None:
         """Note the speed of a batch of an earlier driver, before the first plan."""

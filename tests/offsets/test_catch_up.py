@@ -245,6 +245,14 @@ def test_the_time_until_it_has_caught_up_is_logged_once(caplog: pytest.LogCaptur
     ]
 
 
+def test_a_slow_job_is_not_said_to_process_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Catching(1_000, first=1)
+    stream.plan(1)
+    with caplog.at_level(logging.INFO, "kstream"):
+        stream.ends(1, 1, 2_500)
+    assert "999 records wait, and the job has processed 0.4 a second" in caplog.text
+
+
 def test_a_pending_batch_that_ends_before_the_first_plan_leaves_the_time_to_a_later_line(caplog: pytest.LogCaptureFixture) -> None:
     stream = Catching(10_100)
     with caplog.at_level(logging.INFO, "kstream"):

@@ -65,7 +65,7 @@ const FIGURES = [
   },
   {
     title: "Pending",
-    hint: "Planned batches that have not succeeded",
+    hint: "Planned batches that have not succeeded. Active ones run, or are about to",
     of: (s) => ({
       value: [count(s.numUnfinishedBatches), ""],
       note: running(s),
@@ -200,7 +200,10 @@ function factsOf(s) {
 export function lastError(s) {
   const error = s.lastError;
   if (!error) return null;
-  const where = [error.operation, error.batchTimeMs === null ? null : `batch of ${moment(error.batchTimeMs, s.nowMs)}`].filter(Boolean);
+  const where = [
+    error.operation && `output operation ${error.operation}`,
+    error.batchTimeMs === null ? null : `batch of ${moment(error.batchTimeMs, s.nowMs)}`,
+  ].filter(Boolean);
   const head = el(
     "div",
     { class: "notice-head" },
