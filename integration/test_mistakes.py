@@ -69,7 +69,7 @@ SAID = [
     "'auto.ofset.reset' is unknown to the Java client and to librdkafka. Did you mean 'auto.offset.reset'?",
     "names io.confluent.KafkaAvroDeserializer, a Java class that Python workers cannot call. Leave it out and give valueDecoder",
     "",
-    "",
+    "only warnings are shown here: kstream.log()",
     "StreamingContext has already been started",
     "adding new inputs, transformations and outputs after starting a context is not supported",
     "",

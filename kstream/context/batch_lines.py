@@ -18,6 +18,22 @@ logger = logging.getLogger("kstream.batches")
 """A logger of its own, so that a program can switch these lines off, or send them elsewhere."""
 
 
+_is_told = False
+
+
+def tell_of_lines() -> None:
+    """Say once in a process that there could be a line for each batch. Call it where nobody has set the log up."""
+    global _is_told
+    if not _is_told:
+        _is_told = True
+        logger.warning("only warnings are shown here: kstream.log(), before the context is made, shows a line for each batch")
+
+
+def nobody_has_set_the_log_up() -> bool:
+    """Return whether Python prints the warnings of kstream by itself, for want of a handler."""
+    return not logger.hasHandlers() and logger.getEffectiveLevel() == logging.WARNING
+
+
 class BatchLines(StreamingListener):
     """Logs a line for each batch, from INFO up. Called on the listeners' thread.
 

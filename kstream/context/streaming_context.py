@@ -17,6 +17,7 @@ from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
 from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_clock
 from kstream.conf import Settings
 from kstream.context import recovery
+from kstream.context.batch_lines import nobody_has_set_the_log_up, tell_of_lines
 from kstream.context.engine import Engine, EngineCallbacks, EngineServices
 from kstream.context.engine_opener import EngineOpener
 from kstream.context.factories import ContextServices, StreamFactories
@@ -258,6 +259,7 @@ class StreamingContext(StreamFactories):
                 raise IllegalStateError(
                     "Only one StreamingContext may be started in this process at a time; stop the active one first", state="active"
                 )
+            is_silent = nobody_has_set_the_log_up()  # now: the page adds a handler of its own
             try:
                 self._start_engine()
             except BaseException:
@@ -266,6 +268,8 @@ class StreamingContext(StreamFactories):
             self._state = StreamingContextState.ACTIVE
             StreamingContext._active = self
             print_errors_shortly()
+            if is_silent:
+                tell_of_lines()
 
     def _undo_start(self) -> None:
         """Stop what a start that failed has started. An error of that is logged and not raised: the error of the start is."""

@@ -3,6 +3,8 @@
 The line has the operation, the batch and the record. Python alone prints such an error with its cause, Spark's error, which has some three
 hundred lines of the JVM and of threads. The log has all of them at DEBUG, and so has `error.__cause__`. Errors that `awaitTermination` has
 not raised are printed as ever.
+
+Ctrl-C ends a program with the user's frames alone, and the JVM is silent about the batches that it cuts short.
 """
 
 from __future__ import annotations
@@ -50,19 +52,37 @@ def log_error(logger: logging.Logger, message: str, error: BaseException) -> Non
 
 
 def print_errors_shortly() -> None:
-    """Let this process print errors of the streams in the short form. Does nothing if the user has a `sys.excepthook`."""
+    """Let this process print errors of the streams, and Ctrl-C, in the short form. Does nothing if the user has a `sys.excepthook`."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print
 
 
 def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an uncaught exception, as `sys.excepthook`."""
-    text = short_form(error, trace) if is_reported(error) else None
+    if isinstance(error, KeyboardInterrupt):
+        text = None if _is_interactive() else interrupted_form(trace)
+    else:
+        text = short_form(error, trace) if is_reported(error) else None
     if text is None:
         sys.__excepthook__(kind, error, trace)
     else:
         silence_jvm(active_spark_context())  # the program ends, and batches that are cut short by that are no errors
         sys.stderr.write(printable_lines(text))
+
+
+def _is_interactive() -> bool:
+    """Return whether Python asks for the next line after an error: then the streams go on after Ctrl-C."""
+    return bool(sys.flags.interactive) or hasattr(sys, "ps1")
+
+
+def interrupted_form(trace: TracebackType | None) -> str | None:
+    """Return what is printed of Ctrl-C: the innermost frames of the user. None if there is none.
+
+    Args:
+        trace: the traceback of the KeyboardInterrupt.
+    """
+    frames = traceback.StackSummary.extract((entry.tb_frame, entry.tb_lineno) for entry in frames_of_the_user(trace))
+    return "\n".join([BEGIN, *_lines_of(frames[-_MOST_FRAMES:]), KeyboardInterrupt.__name__, ""]) if frames else None
 
 
 def short_form(error: BaseException, trace: TracebackType | None) -> str | None:

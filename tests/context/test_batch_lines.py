@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -55,6 +57,25 @@ def test_figures_that_are_unknown_are_left_out() -> None:
     assert line(batch()) == "batch 11:23:00: 1005 records, scheduling delay 5 ms, processing 400 ms, 0.4 s behind"
     assert line(batch(end=False)) == "batch 11:23:00: 1005 records, scheduling delay 5 ms"
     assert line_of(fields_of(batch()), Milliseconds(500)).startswith("batch 11:23:00.000: ")
+
+
+def test_a_program_that_has_not_set_the_log_up_is_told_once_how() -> None:
+    program = """
+import logging
+from kstream.context.batch_lines import nobody_has_set_the_log_up, tell_of_lines
+
+print(nobody_has_set_the_log_up())
+tell_of_lines()
+tell_of_lines()
+logging.getLogger("kstream").setLevel(logging.ERROR)
+print(nobody_has_set_the_log_up())
+logging.getLogger("kstream").setLevel(logging.NOTSET)
+logging.basicConfig()
+print(nobody_has_set_the_log_up())
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout.split() == ["True", "False", "False"]
+    assert said.stderr == "only warnings are shown here: kstream.log(), before the context is made, shows a line for each batch\n"
 
 
 def test_a_failed_batch_says_so() -> None:

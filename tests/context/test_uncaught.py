@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -92,6 +94,52 @@ def test_a_program_that_waits_prints_a_failed_task_in_at_most_12_lines(tmp_path:
         told[-1],
     ]
     assert told[-1].startswith(f"in output operation 0, foreachRDD at {job}:15, of batch ")
+
+
+INTERRUPTED_PROGRAM = """
+import sys, time
+from pyspark import SparkConf
+from kstream import StreamingContext
+
+
+def slow(number):
+    time.sleep(1)
+    return number, number
+
+
+def write(rdd):
+    print("begun", flush=True)
+    rdd.context.parallelize(range(40), 2).map(slow).reduceByKey(max).collect()
+
+
+ssc = StreamingContext(SparkConf().setMaster("local[2]").setAppName("job").set("spark.ui.enabled", "false"), 0.5)
+ssc.queueStream([[1]]).foreachRDD(write)
+ssc.start()
+ssc.awaitTermination()
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_batch_prints_where_the_program_waited_and_nothing_of_the_jvm(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(INTERRUPTED_PROGRAM)
+    command = [sys.executable, str(job)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
+        try:
+            assert program.stdout is not None and program.stdout.readline() == "begun\n"
+            os.killpg(program.pid, signal.SIGINT)  # as a terminal: to all processes in the foreground
+            _, errors = program.communicate(timeout=120)  # until the JVM has ended, too
+        finally:
+            program.kill()
+    assert program.returncode == -signal.SIGINT
+    lines = errors.splitlines()
+    assert lines[lines.index("Traceback (most recent call last):") :] == [
+        "Traceback (most recent call last):",
+        f'  File "{job}", line 20, in <module>',
+        "    ssc.awaitTermination()",
+        "KeyboardInterrupt",
+    ]
+    assert not any(" ERROR " in line for line in lines), errors
+    assert sum("kstream.log()" in line for line in lines) == 1, "nobody has set the log up"
 
 
 def raised(error: Exception) -> Exception:
