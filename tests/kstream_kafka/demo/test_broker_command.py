@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.demo.broker_command import LIMITS
@@ -127,6 +128,15 @@ def test_a_partition_keeps_its_newest_five_megabytes(bootstrap: str) -> None:
     (first,), (end,) = client.earliest({("large", 0)}).values(), client.latest({("large", 0)}).values()
     client.close()
     assert end.offset == 1000 and 3_000_000 < (end.offset - first.offset) * 10_000 < 6_000_000
+
+
+def test_a_topic_is_not_deleted(bootstrap: str) -> None:
+    kstream("produce", "stays", "--partitions", "4", "--bootstrap", bootstrap, lines="x\n")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    with pytest.raises(KafkaException):
+        admin.delete_topics(["stays"], request_timeout=5)["stays"].result(SECONDS)
+    assert "x\n" in kstream("tail", "stays", "--bootstrap", bootstrap, "--until-end")
+    assert any("cannot be deleted" in sentence for sentence in LIMITS)
 
 
 def test_a_topic_has_neither_settings_nor_an_id(bootstrap: str) -> None:
