@@ -159,7 +159,7 @@ class InputFigures(Figures):
         "latency",
         Unit.MILLISECONDS,
         "From the timestamp of a record to the end of the newest batch with records: the longest of the records with which a partition "
-        "begins in the batch. Only of Kafka's direct stream.",
+        "begins in the batch. Only of inputs that know it.",
         adds=False,
     )
 
