@@ -15,7 +15,7 @@ from kstream.checkpoint.settled import read_settled
 from kstream.checkpoint.state_log import read_states
 from kstream.dstream.stateful_dstream import StatefulDStream
 from kstream.errors import CorruptRecordError
-from kstream.scheduler.state_checkpointer import StoredStateCheckpointer
+from kstream.scheduler.state_checkpointer import SavedStates, StoredStateCheckpointer
 from kstream.storage import MemoryFileStore
 from tests.fakes import FakeRDD, FakeStateDStream
 from tests.harness import INTERVAL, START, Driver, World
@@ -296,7 +296,7 @@ class FakeGone(FakeRDD):
 def test_without_computing_the_states_of_failed_batches_the_lineage_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
     monkeypatch.setattr("kstream.scheduler.state_checkpointer.StateCheckpointer.compute", lambda self, time: None)
-    monkeypatch.setattr("kstream.scheduler.state_checkpointer.StoredStateCheckpointer.save", lambda self, time: {})
+    monkeypatch.setattr("kstream.scheduler.state_checkpointer.StoredStateCheckpointer.save", lambda self, time: SavedStates({}))
     world = World()
     driver = failing(world, range(1, 151), lazy=True)
     for _ in range(152):

@@ -22,7 +22,7 @@ from kstream.offsets.read_report import ReportData
 from tests.kstream_kafka.fakes import FakeConsumer, Message, records
 
 RANGE = OffsetRange("t", 0, 0, 3)
-READ = {"counts": {("t", 0, 0): (3, 3)}, "bytes": {("t", 0, 0): (3, 3)}}
+READ = {"counts": {("t", 0, 0): (3, 3)}, "bytes": {("t", 0, 0): (3, 3)}, "oldest": {("t", 0, 0): 1000}}
 """The report of a read of RANGE."""
 WITH_SPARK = {"data_frame", "kafka_rdd", "location_strategy", "range_task", "value_columns"}
 """The modules of the room that are for Spark's driver or its tasks."""
@@ -58,7 +58,7 @@ def test_a_task_that_is_closed_early_reports_what_it_has_read_and_one_that_fails
     next(chunks)
     assert reports == []
     chunks.close()  # pyright: ignore[reportAttributeAccessIssue]
-    assert reports == [{"bytes": {("t", 0, 0): (2, 2)}}]
+    assert reports == [{"bytes": {("t", 0, 0): (2, 2)}, "oldest": {("t", 0, 0): 1000}}]
     gone = Message(0, problem=FetchErrorKind.OUT_OF_RANGE)
     with pytest.raises(RecordsRemovedError):
         offsets(reads(reports), FakeConsumer([[gone]], log_range=(2, 9)))
