@@ -34,8 +34,8 @@ def fitting(
         try:
             struct([value])
             kept.append(at)
-        except (pa.ArrowInvalid, OverflowError, ValueError) as e:
-            malformed.append(MalformedValue(rows[at], f"is out of range: {e}"))
+        except (pa.ArrowInvalid, OverflowError, ValueError):  # its text may have the value
+            malformed.append(MalformedValue(rows[at], "is out of range: a field is too large for its column"))
     return [rows[at] for at in kept], struct([found[at] for at in kept])
 
 

@@ -171,6 +171,8 @@ def test_values_that_are_one_document_together_are_none_and_two_documents_in_a_v
 def test_no_reason_shows_what_a_field_holds() -> None:
     _, malformed = decoded(FIELDS, b'{"id":"4111-1111"}', b'{"id":4111.5}', b"4111", b'{"item":"4111')
     assert len(malformed) == 4 and "4111" not in str(malformed.values())
+    _, malformed = decoded(pa.schema([("at", pa.timestamp("us", "UTC")), ("day", pa.date32())]), b'{"at":"4111"}', b'{"day":"on 4111"}')
+    assert len(malformed) == 2 and "4111" not in str(malformed.values())
 
 
 def test_the_type_that_no_json_value_has_is_refused() -> None:
