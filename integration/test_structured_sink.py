@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.sink.receipts_topic import receipts_topic
 
 from integration import structured_sink_job
 from integration.kafka_broker import KafkaBroker
+from tests.kstream_kafka.schemas.protobuf_orders import VALUE, Order, an_order
+from tests.kstream_kafka.schemas.registry_server import registry_server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,6 +140,39 @@ def test_a_frame_is_written_as_a_whole_with_keys_headers_and_topics(spark: Spark
         assert sorted(message.value() for message in messages) == sorted(values * 2)
         assert all(message.partition() == where and message.headers() == [("h", b"x")] for message in messages)
         assert all(message.key() == (None if message.value() == b"0" else message.value()) for message in messages)
+
+
+def test_a_struct_is_encoded_and_read_again_in_each_format_or_nothing_is_written(
+    spark: SparkSession, kafka: KafkaBroker, topic: MakeTopic
+) -> None:
+    frame = spark.sql("SELECT named_struct('id', id, 'customer', concat('c', id), 'at', timestamp_micros(id)) AS value FROM range(3)")
+    fields = [{"name": "id", "type": "long"}, {"name": "customer", "type": "string"}]
+    at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    schema = json.dumps({"type": "record", "name": "Order", "fields": [*fields, at]})
+    with registry_server() as server:
+        ProtobufSerializer(Order, SchemaRegistryClient({"url": server.url}))(an_order(), VALUE)
+        registry = {"schema.registry.url": server.url}
+        formats: dict[str, dict[str, str]] = {
+            "json": {},
+            "avro": {**registry, "value.schema": schema},
+            "protobuf": {**registry, "value.schema.id": "2"},
+        }
+        for name, options in formats.items():
+            to, t = {"kafka.bootstrap.servers": kafka.bootstrap, "value.format": name}, topic(1)
+            frame.write.format("kstream").mode("append").options(**to, **options, topic=t).save()
+            read = spark.read.format("kstream").options(**to, subscribe=t, **(registry if options else {}))
+            rows = read.schema("value STRUCT<id: BIGINT, customer: STRING, at: TIMESTAMP>").load()
+            assert sorted(rows.collect()) == sorted(frame.collect()), name
+        t, nulls = (
+            topic(1),
+            frame.selectExpr("struct(IF(value.id = 2, NULL, value.id) AS id, value.customer, value.at) AS value").coalesce(1),
+        )
+        write = nulls.write.format("kstream").mode("append").options(**registry, topic=t).option("value.schema", schema)
+        with pytest.raises(
+            Exception, match="Row 3 of partition 0 of the frame cannot be written as avro: the value has null in the field 'id'"
+        ):
+            write.option("kafka.bootstrap.servers", kafka.bootstrap).option("value.format", "avro").save()
+        assert kafka.log_range(t) == (0, 0)
 
 
 def test_wrong_columns_and_options_are_one_clear_error(spark: SparkSession, kafka: KafkaBroker) -> None:

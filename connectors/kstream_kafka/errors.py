@@ -21,6 +21,7 @@
         │     ├── LogShrankError          the log was cut, found when a batch was planned
         │     └── TopicRecreatedError     the topic was deleted and created again
         ├── MalformedValueError           a value does not fit the schema of its query
+        ├── RowEncodingError              a row that is to be written does not fit the format of its value
         ├── ProducerFencedError           another producer has taken the transactional id           (retriable)
         ├── CommitUnknownError            nobody has said whether a transaction is committed        (retriable)
         ├── RecordTooLargeError           a record that is to be written is larger than max.request.size
@@ -418,6 +419,20 @@ class MalformedValueError(KafkaError):
             topic=topic,
             partition=partition,
             offset=offset,
+            reason=reason,
+        )
+
+
+class RowEncodingError(KafkaError):
+    """The column `value` of a row that is to be written does not fit its format. Facts: row, task, format, reason."""
+
+    def __init__(self, row: int, task: int, format: str, reason: str) -> None:
+        super().__init__(
+            f"Row {row} of partition {task} of the frame cannot be written as {format}: the value {reason}. Mend the row in the query, or "
+            "the schema. Under exactly-once nothing of its batch is written.",
+            row=row,
+            task=task,
+            format=format,
             reason=reason,
         )
 

@@ -20,6 +20,7 @@ from kstream_kafka.reader.value_formats import DecodedValues, MalformedValue, Va
 from kstream_kafka.schemas.framed_values import FramedValues
 from kstream_kafka.schemas.framing import HEAD
 from kstream_kafka.schemas.plain_message import DURATION, TIMESTAMP, WRAPPERS, enum_names, getter, is_map, is_repeated, microseconds
+from kstream_kafka.schemas.protobuf_fields import UTC, misfit, natural, types_of
 from kstream_kafka.schemas.protobuf_schema import FIRST, MessagePath, ProtobufSchema, check_protobuf, message_path
 
 if TYPE_CHECKING:
@@ -27,23 +28,6 @@ if TYPE_CHECKING:
 
 Make = Callable[[Any], Any] | None
 """Makes what Arrow takes of one value of a field; None if it takes the value."""
-_UTC = "UTC"
-_SIMPLE: Mapping[str, tuple[pa.DataType, ...]] = {
-    "int32": (pa.int32(), pa.int64()),
-    "uint32": (pa.int64(),),
-    "int64": (pa.int64(),),
-    "uint64": (pa.decimal128(20, 0), pa.int64()),
-    "double": (pa.float64(),),
-    "float": (pa.float32(), pa.float64()),
-    "bool": (pa.bool_(),),
-    "enum": (pa.string(),),
-    "string": (pa.string(),),
-    "bytes": (pa.binary(),),
-}
-"""kind of a field → the types that a column of it may have; the first is the one that it has unless the query names another."""
-_UP_TO_ENUM = ("", "double", "float", "int64", "uint64", "int32", "uint64", "uint32", "bool", "string", "", "", "bytes", "uint32", "enum")
-_KINDS: tuple[str, ...] = (*_UP_TO_ENUM, "int32", "int64", "int32", "int64")
-"""The kind of a field by the number of its type in its descriptor; sint32 and sfixed32 are int32."""
 
 
 class ProtobufFormat:
@@ -141,13 +125,13 @@ class _MessageReader:
 def _column_getter(field: Any, wanted: pa.DataType) -> Callable[[Any], Any]:
     """Return the function from a message to what Arrow takes for a column. ValueError if the field does not fit the type."""
     if is_map(field):
-        if not (pa.types.is_map(wanted) and wanted.key_type in _types_of(field.message_type.fields_by_name["key"])):
-            raise _misfit(field, wanted)
+        if not (pa.types.is_map(wanted) and wanted.key_type in types_of(field.message_type.fields_by_name["key"])):
+            raise misfit(field, wanted)
         pairs = getter(field, _value_maker(field.message_type.fields_by_name["value"], wanted.item_type))
         return lambda message: list(pairs(message).items())
     if is_repeated(field):
         if not pa.types.is_list(wanted):
-            raise _misfit(field, wanted)
+            raise misfit(field, wanted)
         return getter(field, _value_maker(field, wanted.value_type))
     make = _value_maker(field, wanted)
     return attrgetter(field.name) if make is None and not field.has_presence else getter(field, make)
@@ -156,7 +140,7 @@ def _column_getter(field: Any, wanted: pa.DataType) -> Callable[[Any], Any]:
 def _value_maker(field: Any, wanted: pa.DataType) -> Make:
     """Return what makes a value of a column of one value of a field. ValueError if the field does not fit the type."""
     kind = str(getattr(field.message_type, "full_name", ""))
-    if kind == TIMESTAMP and wanted == pa.timestamp("us", _UTC):
+    if kind == TIMESTAMP and wanted == pa.timestamp("us", UTC):
         return microseconds
     if kind == DURATION and wanted == pa.duration("us"):
         return microseconds
@@ -168,22 +152,11 @@ def _value_maker(field: Any, wanted: pa.DataType) -> Make:
         parts = [wanted.field(i) for i in range(wanted.num_fields)]
         gets = [(part.name, _column_getter(known[part.name], part.type)) for part in parts if part.name in known]
         return lambda message: {name: get(message) for name, get in gets}
-    if wanted not in _types_of(field):
-        raise _misfit(field, wanted)
+    if wanted not in types_of(field):
+        raise misfit(field, wanted)
     if field.enum_type is not None:
         return enum_names(field)
     return Decimal if pa.types.is_decimal(wanted) else None
-
-
-def _types_of(field: Any) -> tuple[pa.DataType, ...]:
-    """Return the types that a column of a field without a message may have."""
-    return _SIMPLE.get(_KINDS[field.type], ())
-
-
-def _misfit(field: Any, wanted: pa.DataType) -> ValueError:
-    shown = field.message_type.full_name if field.message_type is not None else _KINDS[field.type]
-    words = "a map" if is_map(field) else f"a list of {shown}" if is_repeated(field) else shown
-    return ValueError(f"the field {field.name} is {words}, and the column is {wanted}")
 
 
 def protobuf_fields(options: Mapping[str, Any]) -> pa.Schema:
@@ -194,29 +167,4 @@ def protobuf_fields(options: Mapping[str, Any]) -> pa.Schema:
 def _columns(registry: SchemaRegistry, number: int) -> pa.Schema:
     """Return the columns of the first message of a file. ValueError if it is unknown, or a field is no column."""
     message: Any = ProtobufSchema.registered(registry, number, is_given=True).message_class(FIRST)
-    return pa.schema([(field.name, _natural(field, ())) for field in message.DESCRIPTOR.fields])
-
-
-def _natural(field: Any, inside: tuple[str, ...]) -> pa.DataType:
-    """Return the type of a column in which a field loses nothing. ValueError if it has none."""
-    if is_map(field):
-        parts = field.message_type.fields_by_name
-        return pa.map_(_natural(parts["key"], inside), _natural(parts["value"], inside))
-    one = _natural_value(field, inside)
-    return pa.list_(one) if is_repeated(field) else one
-
-
-def _natural_value(field: Any, inside: tuple[str, ...]) -> pa.DataType:
-    """Return the type of one value of a field. ValueError if its message contains itself."""
-    if field.message_type is None:
-        return _types_of(field)[0]
-    kind = field.message_type.full_name
-    if kind == TIMESTAMP:
-        return pa.timestamp("us", _UTC)
-    if kind == DURATION:
-        return pa.duration("us")
-    if kind in WRAPPERS:
-        return _natural(field.message_type.fields_by_name["value"], inside)
-    if kind in inside:
-        raise ValueError(f"the message {kind} contains itself, and no type of a column does")
-    return pa.struct([(inner.name, _natural(inner, (*inside, kind))) for inner in field.message_type.fields])
+    return pa.schema([(field.name, natural(field)) for field in message.DESCRIPTOR.fields])

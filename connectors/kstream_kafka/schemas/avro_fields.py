@@ -24,7 +24,7 @@ _SIMPLE = {
     "double": (pa.float64(),),
 }
 """type of Avro → the types that a column of it may have; the first is the one that it has unless the query names another."""
-_TIMESTAMPS = {
+TIMESTAMPS = {
     "timestamp-millis": pa.timestamp("ms", UTC),
     "timestamp-micros": pa.timestamp("us", UTC),
     "local-timestamp-millis": pa.timestamp("ms"),
@@ -46,8 +46,9 @@ class AvroFields:
         """
         self._named: Mapping[str, Any] = schema.get("__named_schemas", {}) if isinstance(schema, Mapping) else {}
         record = self._resolved(schema)
-        if not _is_record(record):
-            raise ValueError(f"the schema is {_shown(schema)}, and only the fields of a record are columns")
+        if not is_record(record):
+            raise ValueError(f"the schema is {shown(schema)}, and only the fields of a record are columns")
+        self._record = record
         self._fields: dict[str, Any] = {field["name"]: field["type"] for field in record["fields"]}
         self._refuse_recursion(record, ())
 
@@ -69,9 +70,9 @@ class AvroFields:
     def _resolved(self, schema: Any) -> Any:
         """Return a schema behind its name, and behind a union with null."""
         if isinstance(schema, list):
-            others = [branch for branch in schema if _type_of(branch) != "null"]
+            others = [branch for branch in schema if type_name(branch) != "null"]
             if len(others) > 1:
-                raise ValueError(f"a union of {' and '.join(map(_shown, others))} has no type of a column")
+                raise ValueError(f"a union of {' and '.join(map(shown, others))} has no type of a column")
             return self._resolved(others[0]) if others else "null"
         if isinstance(schema, str):
             return self._named.get(schema, schema)
@@ -84,7 +85,7 @@ class AvroFields:
             found = self._named.get(branch, branch) if isinstance(branch, str) else branch
             if not isinstance(found, dict):
                 continue
-            if _is_record(found):
+            if is_record(found):
                 if found["name"] in inside:
                     raise ValueError(f"the record {found['name']} contains itself, and no type of a column does")
                 for field in found["fields"]:
@@ -96,11 +97,11 @@ class AvroFields:
     def _natural(self, schema: Any, path: str) -> pa.DataType:
         """Return the type of a column in which values of a schema lose nothing."""
         found = self._resolved(schema)
-        kind, logical = _type_of(found), _logical(found)
+        kind, logical = type_name(found), logical_type(found)
         if logical == "decimal":
             return pa.decimal128(found["precision"], found.get("scale", 0))
-        if logical in _TIMESTAMPS:
-            return pa.timestamp("us", _TIMESTAMPS[logical].tz)
+        if logical in TIMESTAMPS:
+            return pa.timestamp("us", TIMESTAMPS[logical].tz)
         if logical == "date":
             return pa.date32()
         if kind in _SIMPLE:
@@ -109,9 +110,9 @@ class AvroFields:
             return pa.list_(self._natural(found["items"], path))
         if kind == "map":
             return pa.map_(pa.string(), self._natural(found["values"], path))
-        if _is_record(found):
+        if is_record(found):
             return pa.struct([(f["name"], self._natural(f["type"], f"{path}.{f['name']}")) for f in found["fields"]])
-        raise ValueError(f"the field {path} is {_shown(schema)}, which has no type of a column")
+        raise ValueError(f"the field {path} is {shown(schema)}, which has no type of a column")
 
     def _built(self, schema: Any, wanted: pa.DataType, path: str) -> pa.DataType:
         """Return `built_as` of a schema at any depth."""
@@ -119,47 +120,49 @@ class AvroFields:
             found = self._resolved(schema)
         except ValueError as e:
             raise ValueError(f"the field {path}: {e}") from None
-        kind, logical = _type_of(found), _logical(found)
+        kind, logical = type_name(found), logical_type(found)
         if kind == "null":
             return wanted
         if kind == "array" and pa.types.is_list(wanted):
             return pa.list_(self._built(found["items"], wanted.value_type, path))
         if kind == "map" and pa.types.is_map(wanted) and wanted.key_type == pa.string():
             return pa.map_(pa.string(), self._built(found["values"], wanted.item_type, path))
-        if _is_record(found) and pa.types.is_struct(wanted):
+        if is_record(found) and pa.types.is_struct(wanted):
             own = {field["name"]: field["type"] for field in found["fields"]}
             inner = [wanted.field(i) for i in range(wanted.num_fields)]
             return pa.struct([(f.name, self._built(own.get(f.name, "null"), f.type, f"{path}.{f.name}")) for f in inner])
         if logical == "decimal":
             if pa.types.is_decimal(wanted) and _is_wider(wanted, found["precision"], found.get("scale", 0)):
                 return wanted
-        elif logical in _TIMESTAMPS and pa.types.is_timestamp(wanted):
-            if (wanted.tz is None) == (_TIMESTAMPS[logical].tz is None):
-                return _TIMESTAMPS[logical]
+        elif logical in TIMESTAMPS and pa.types.is_timestamp(wanted):
+            if (wanted.tz is None) == (TIMESTAMPS[logical].tz is None):
+                return TIMESTAMPS[logical]
         elif wanted in _SIMPLE.get(kind, ()) or (logical == "date" and wanted == pa.date32()):
             return wanted
-        raise ValueError(f"the field {path} is {_shown(found)}, and the column is {wanted}")
+        raise ValueError(f"the field {path} is {shown(found)}, and the column is {wanted}")
 
 
-def _is_record(schema: Any) -> bool:
+def is_record(schema: Any) -> bool:
+    """Return whether a schema is that of a record."""
     return isinstance(schema, Mapping) and schema.get("type") in ("record", "error")
 
 
-def _type_of(schema: Any) -> str:
+def type_name(schema: Any) -> str:
+    """Return the type of a schema; "union" for a list of them."""
     return schema if isinstance(schema, str) else "union" if isinstance(schema, list) else str(schema["type"])
 
 
-def _logical(schema: Any) -> str:
+def logical_type(schema: Any) -> str:
     """Return the logical type of a schema; "" if it has none."""
     return "" if isinstance(schema, str) else str(schema.get("logicalType", ""))
 
 
-def _shown(schema: Any) -> str:
+def shown(schema: Any) -> str:
     """Return a schema in a few words."""
     if isinstance(schema, list):
-        return f"a union of {' and '.join(map(_shown, schema))}"
-    logical = _logical(schema)
-    return f"{_type_of(schema)} ({logical})" if logical else _type_of(schema)
+        return f"a union of {' and '.join(map(shown, schema))}"
+    logical = logical_type(schema)
+    return f"{type_name(schema)} ({logical})" if logical else type_name(schema)
 
 
 def _is_wider(wanted: Any, precision: int, scale: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 COLUMNS = "columns"
 """The name of the frame's columns, for errors."""
+CAST = "Cast it in the query, for example by to_json or CAST(… AS STRING)."
+"""What to do about a column of another type."""
 ROWS = 1_000
 """Rows are put together so many at a time, where Spark gives rows."""
 _TEXT: tuple[DataType, ...] = (StringType(), BinaryType())
@@ -39,13 +41,29 @@ _Cells: TypeAlias = tuple[Any, Any, Any, Any, Any]
 """The cells of a row in the order of _TYPES; None for a column that the frame lacks."""
 
 
-def check_columns(schema: StructType, topic: str | None, refuse: Refuse) -> tuple[str, ...]:
+class ValueEncoder(Protocol):
+    """Encodes the column `value` of a frame in a task."""
+
+    def of_column(self, values: pa.Array) -> pa.BinaryArray:
+        """Return the bytes of a column. Raises if a value has none."""
+        ...
+
+    def of_row(self, value: Any) -> bytes | None:
+        """Return the bytes of a cell of a row of Spark. Raises if it has none."""
+        ...
+
+
+def check_columns(
+    schema: StructType, topic: str | None, refuse: Refuse, is_encoded: bool = False, struct_hint: str = CAST
+) -> tuple[str, ...]:
     """Return the columns of a frame that are written, in the order of _TYPES. Pure.
 
     Args:
         schema: that of the frame.
         topic: the topic of all records; None if the column `topic` has them.
         refuse: makes the error for a column that is missing or has another type.
+        is_encoded: whether the column `value` may have any type, since a format encodes it.
+        struct_hint: what to do if the column `value` is a struct.
     """
     if "value" not in schema.names:
         raise refuse(COLUMNS, f"are {', '.join(schema.names) or 'none'}, and there is no column 'value'", "Name one: AS value.")
@@ -53,11 +71,13 @@ def check_columns(schema: StructType, topic: str | None, refuse: Refuse) -> tupl
         raise refuse("topic", "is missing, and the frame has no column 'topic'", "Give one of the two.")
     written = [name for name in _TYPES if name in schema.names and not (name == "topic" and topic is not None)]
     for name in written:
+        if name == "value" and is_encoded:
+            continue
         found, wanted = schema[name].dataType, _TYPES[name]
         if not any(_is(found, one) for one in wanted):
             words = " or ".join(one.simpleString() for one in wanted)
             reason = f"have {name!r} as {found.simpleString()}, and it must be {words}"
-            raise refuse(COLUMNS, reason, "Cast it in the query, for example by to_json or CAST(… AS STRING).")
+            raise refuse(COLUMNS, reason, struct_hint if name == "value" and isinstance(found, StructType) else CAST)
     return tuple(written)
 
 
@@ -88,22 +108,27 @@ def arrow_schema(columns: Iterable[str]) -> pa.Schema:
     return pa.schema([(name, types[name]) for name in columns])
 
 
-def kept(frames: Iterable[Any], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def kept(frames: Iterable[Any], columns: tuple[str, ...], encoder: ValueEncoder | None = None) -> Iterator[pa.RecordBatch]:
     """Return what is kept of a frame: these columns, in the types of `arrow_schema`. Lazy.
 
     Args:
         frames: batches of Arrow; or rows, before Spark 4.1.
         columns: the columns.
+        encoder: encodes the column `value`, and raises if it cannot; None if the column is text or bytes.
     """
     import pyarrow as pa
 
     schema, rows = arrow_schema(columns), list[dict[str, Any]]()
     for one in frames:
         if isinstance(one, pa.RecordBatch):
-            arrays = [one.column(name).cast(schema.field(name).type) for name in columns]
+            arrays = [
+                encoder.of_column(one.column(name)) if name == "value" and encoder else one.column(name).cast(schema.field(name).type)
+                for name in columns
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             continue
-        rows.append({name: _plain(one[name]) for name in columns})
+        row = {name: _plain(one[name]) for name in columns if name != "value" or encoder is None}
+        rows.append(row if encoder is None else {**row, "value": encoder.of_row(one["value"])})
         if len(rows) == ROWS:
             yield pa.RecordBatch.from_pylist(rows, schema)
             rows.clear()

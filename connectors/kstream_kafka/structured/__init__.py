@@ -16,6 +16,8 @@
     partition_reads    what a task reads
     readers            the readers as Spark calls them
     sink_options       SinkOptions: the options of the sink (pure)
+    json_rows          JsonRows: rows of a frame as JSON
+    value_encoders     ValueEncoding: how the values of a frame become bytes
     spools             what a task has of a batch, until it is committed
     writers            the writers as Spark calls them
 """

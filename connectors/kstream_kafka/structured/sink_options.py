@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kstream.nearest_name import did_you_mean, nearest_names
 from kstream.storage import StorePlace
 from kstream.storage.open import OBJECT_STORES, scheme_of
 from kstream_kafka.client.params import KafkaParams
+from kstream_kafka.client.schema_registry import PREFIX
 from kstream_kafka.client.transaction import check_properties
 from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of
 from kstream_kafka.structured.option_kinds import KINDS, Kind
 from kstream_kafka.structured.options import (
     KAFKA,
+    OF_REGISTRY,
     OPTIONS,
     REFUSED_PARAMETERS,
     Option,
@@ -35,6 +38,7 @@ EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 FAIL, KEEP = "fail", "keep"
 SPOOLS = "kstream-spools"
 """The folder in a checkpoint for spools."""
+SCHEMA, SUBJECT, TEXT = "value.schema", "value.schema.subject", "text"
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _BOTH: tuple[Query, ...] = ("stream", "batch")
 _STREAM: tuple[Query, ...] = ("stream",)
@@ -64,6 +68,17 @@ SINK_OPTIONS = (
         "Which output of `foreachBatch` a frame is. With a name it is written once, as a stream is: each name of a query has its own "
         "receipts.",
     ),
+    Option(
+        "value.format",
+        "format",
+        "",
+        _BOTH,
+        "Encodes the column `value`: a STRUCT as `json`, or as `avro` or `protobuf` by a [schema registry](schema-registry.md). `text` "
+        "checks that it is a STRING. Else it is written as it is.",
+    ),
+    Option(SCHEMA_ID, "number", "", _BOTH, "The id of the schema of the values in the registry. Protobuf needs it."),
+    Option(SCHEMA, "text", "", _BOTH, "The schema of Avro values, as text, in place of its id. It is registered if it is not there."),
+    Option(SUBJECT, "text", "`topic` and `-value`", _BOTH, "The subject of `value.schema` in the registry."),
     Option("audit", "bool", "true", _STREAM, "Whether each batch leaves an entry for `kstream audit`, in the topic `kstream-audit`."),
     Option("prefix", "prefix", "kstream", _BOTH, "Begins the names of the topics of receipts and audit, and the transactional ids."),
     Option(
@@ -110,6 +125,8 @@ class SinkOptions:
         audit: whether each batch leaves an entry in the topic of the audit.
         prefix: begins the names of the topics of receipts and audit, and the transactional ids.
         place: where tasks may spool files; None for nowhere.
+        value_format: the format in which the column `value` is encoded; None if it is text or bytes.
+        format_options: the options of the format: `schema.registry.…`, and either SCHEMA_ID or SCHEMA and SUBJECT.
         checkpoint: that of the query; None if it is not known, or Python workers cannot open it without more options.
     """
 
@@ -122,6 +139,8 @@ class SinkOptions:
     prefix: str = "kstream"
     place: StorePlace | None = None
     checkpoint: StorePlace | None = None
+    value_format: str | None = None
+    format_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
     def is_exactly_once(self) -> bool:
@@ -145,7 +164,7 @@ class SinkOptions:
         """
         texts = {name.lower(): text for name, text in given.items()}
         for name in texts:
-            if not name.startswith(KAFKA) and name not in _NAMES:
+            if not name.startswith((KAFKA, PREFIX)) and name not in _NAMES:
                 raise _unknown(name)
         values = parsed(SINK_OPTIONS, texts, _KINDS)
         params = kafka_params(texts, SINK_REFUSED_PARAMETERS)
@@ -161,7 +180,40 @@ class SinkOptions:
             prefix=values.get("prefix", "kstream"),
             place=values.get("spoolLocation") or (checkpoint and _spools_of(checkpoint)),
             checkpoint=checkpoint,
+            value_format=values.get("value.format"),
+            format_options=_format_options(texts, values.get("value.format"), values.get("topic")),
         )
+
+
+def _format_options(texts: Mapping[str, str], format: str | None, topic: str | None) -> dict[str, str]:
+    """Return the options of the format of the values. Sends no request.
+
+    Raises:
+        SourceOptionError: an option is missing, or does not go with another one.
+        KafkaConfigError: a setting of the registry cannot work, or the schema is none.
+    """
+    given = {name: text for name, text in texts.items() if name.startswith(PREFIX) or name in (SCHEMA_ID, SCHEMA, SUBJECT)}
+    if format not in OF_REGISTRY:
+        if given:
+            hint = f"Set the option value.format to {' or '.join(OF_REGISTRY)}."
+            raise SourceOptionError(next(iter(given)), "is for values whose schemas are in a schema registry", hint)
+        return {}
+    registry_of(given)
+    if format == "protobuf":
+        if SCHEMA in given:
+            raise SourceOptionError(SCHEMA, "is for Avro", f"Register the file, and give its id by {SCHEMA_ID}.")
+        if SCHEMA_ID not in given:
+            raise SourceOptionError(SCHEMA_ID, "is missing", "Protobuf values need the id of their file.")
+    elif (SCHEMA_ID in given) == (SCHEMA in given):
+        reason = f"is given together with {SCHEMA}" if SCHEMA in given else "is missing"
+        raise SourceOptionError(SCHEMA_ID, reason, f"Give the id of the schema, or its text by {SCHEMA}.")
+    if SCHEMA not in given:
+        if SUBJECT in given:
+            raise SourceOptionError(SUBJECT, f"is for {SCHEMA}", "A schema that is given by its id has its subject.")
+        return given
+    if SUBJECT not in given and topic is None:
+        raise SourceOptionError(SUBJECT, "is missing, and there is no option topic", "Give one of the two.")
+    return {SUBJECT: f"{topic}-value", **given}
 
 
 def check_appends(overwrite: bool) -> None:

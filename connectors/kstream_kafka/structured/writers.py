@@ -25,6 +25,7 @@ from kstream_kafka.sink.query_sources import QuerySources
 from kstream_kafka.structured.bounds import patiently
 from kstream_kafka.structured.sink_options import SinkOptions
 from kstream_kafka.structured.spools import SpooledPartition, batch_of_task, query_of, remove_spools, spooled
+from kstream_kafka.structured.value_encoders import ValueEncoding
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -53,13 +54,24 @@ class _Writer:
         """
         self._options = options
         self._frame = uuid.uuid4().hex
-        self._columns = check_columns(schema, options.topic, SourceOptionError)
+        is_encoded = options.value_format is not None
+        self._columns = check_columns(
+            schema, options.topic, SourceOptionError, is_encoded, "Set the option value.format, which encodes it."
+        )
+        self._encoding = ValueEncoding.of(options, schema["value"].dataType)
         freeze_gc()  # Spark makes a writer for each batch in two processes, which collect garbage beside the tasks
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then."""
+        """Spool the rows of a task; under at-least-once, write them. Blocks on the brokers then, and on a schema registry.
+
+        Raises:
+            RowEncodingError: a value cannot be encoded.
+            SourceOptionError: the column `value` does not fit the schema of the registry.
+            KafkaError: an error of a client.
+        """
         freeze_gc()
-        batches, told = kept(iterator, self._columns), batch_of_task()
+        encoder = None if self._encoding is None else self._encoding.open()
+        batches, told = kept(iterator, self._columns, encoder), batch_of_task()
         if self._options.is_exactly_once:
             return spooled(batches, told, self._options.place, self._frame)
         AtLeastOnceWriter(self._options.params.sink())(self._encoded(batches))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from kstream_kafka.errors import SourceOptionError
+from kstream_kafka.errors import KafkaError, SourceOptionError
 from kstream_kafka.structured.options import markdown_tables, of_kafka
 from kstream_kafka.structured.sink_options import SINK_OPTIONS, SINK_REFUSED, SINK_REFUSED_PARAMETERS, SinkOptions
 
@@ -50,6 +50,36 @@ def test_each_option_has_its_effect_whatever_the_case_of_its_name() -> None:
 def test_what_cannot_work_is_refused_with_the_reason(option: str, value: str, message: str) -> None:
     with pytest.raises(SourceOptionError, match=re.escape(message)):
         SinkOptions.parse({**GIVEN, option: value})
+
+
+REGISTRY = {"schema.registry.url": "http://h:1"}
+AVRO = '{"type": "record", "name": "R", "fields": []}'
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"value.format": "yaml"}, "is 'yaml', one of: avro, protobuf, json, text"),
+        ({"value.format": "json", **REGISTRY}, "'schema.registry.url' of the data source kstream is for values whose schemas"),
+        ({"value.format": "avro", "value.schema.id": "1"}, "'schema.registry.url' is missing"),
+        ({"value.format": "avro", **REGISTRY}, "'value.schema.id' of the data source kstream is missing"),
+        ({"value.format": "avro", **REGISTRY, "value.schema.id": "1", "value.schema": AVRO}, "is given together with value.schema"),
+        ({"value.format": "avro", **REGISTRY, "value.schema.id": "one"}, "Give a whole number above zero"),
+        ({"value.format": "avro", **REGISTRY, "value.schema": AVRO}, "'value.schema.subject' of the data source kstream is missing"),
+        ({"value.format": "avro", **REGISTRY, "value.schema.id": "1", "value.schema.subject": "s"}, "is for value.schema"),
+        ({"value.format": "protobuf", **REGISTRY, "value.schema": AVRO}, "'value.schema' of the data source kstream is for Avro"),
+        ({"value.format": "protobuf", **REGISTRY}, "Protobuf values need the id of their file"),
+    ],
+)
+def test_the_options_of_a_format_go_together_or_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(KafkaError, match=re.escape(message)):
+        SinkOptions.parse({**GIVEN, **given})
+
+
+def test_the_subject_is_that_of_the_topic_unless_it_is_given() -> None:
+    given = {**GIVEN, **REGISTRY, "value.format": "avro", "value.schema": AVRO, "topic": "t"}
+    assert SinkOptions.parse(given).format_options["value.schema.subject"] == "t-value"
+    assert SinkOptions.parse({**given, "value.schema.subject": "s"}).format_options["value.schema.subject"] == "s"
 
 
 @pytest.mark.parametrize(
