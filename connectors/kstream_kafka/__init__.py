@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kstream_kafka.planning.planner import PerPartitionConfig
     from kstream_kafka.planning.subscription import ConsumerStrategies, ConsumerStrategy
     from kstream_kafka.reader.decoding import ConsumerRecord, KafkaMessageAndMetadata, consumer_record, utf8_decoder, value_only
+    from kstream_kafka.reader.json_deserializer import JsonDeserializer
     from kstream_kafka.reader.kafka_rdd import KafkaRDD
     from kstream_kafka.reader.location_strategy import LocationStrategies, LocationStrategy
     from kstream_kafka.schemas.avro import AvroDeserializer, AvroSerializer
@@ -56,6 +57,7 @@ __all__ = [
     "ConsumerStrategy",
     "DirectKafkaInputDStream",
     "HasOffsetRanges",
+    "JsonDeserializer",
     "KafkaMessageAndMetadata",
     "KafkaRDD",
     "KafkaUtils",
@@ -85,6 +87,7 @@ _LAZY = {
     "ConsumerStrategy": "kstream_kafka.planning.subscription",
     "DirectKafkaInputDStream": "kstream_kafka.source.direct_input_dstream",
     "HasOffsetRanges": "kstream.offsets.offset_range",
+    "JsonDeserializer": "kstream_kafka.reader.json_deserializer",
     "KafkaMessageAndMetadata": "kstream_kafka.reader.decoding",
     "KafkaRDD": "kstream_kafka.reader.kafka_rdd",
     "KafkaUtils": "kstream_kafka.utils",

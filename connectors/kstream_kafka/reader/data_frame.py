@@ -18,7 +18,6 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
-    _parse_datatype_string,  # pyright: ignore[reportPrivateUsage]  # `DataType.fromDDL` came with Spark 4
 )
 
 from kstream.errors import MissingDependencyError
@@ -111,7 +110,7 @@ def checked_typed_columns(
     """
     _require_arrow()
     from kstream_kafka.reader.registry_options import options_of
-    from kstream_kafka.reader.value_columns import TEXT, schema_of_format, typed_columns
+    from kstream_kafka.reader.value_columns import TEXT, parsed_schema, schema_of_format, typed_columns
     from kstream_kafka.reader.value_formats import FORMATS, MODES
 
     def no(reason: str, hint: str) -> Exception:
@@ -136,10 +135,7 @@ def checked_typed_columns(
             schema = schema_of_format(SCHEMA, value_format, options)
         except SourceOptionError as e:
             raise refused(ValueError(f"{call}: value_schema_id {e.reason}")) from None
-    if isinstance(schema, str):
-        schema = _parse_datatype_string(schema)
-    if not isinstance(schema, StructType):
-        raise refused(TypeError(f"{call}: schema must be a StructType or its DDL, as 'id BIGINT, amount DOUBLE', it is {schema!r}"))
+    schema = parsed_schema(call, schema)
     return schema, typed_columns(schema, value_format, mode, options, no)
 
 

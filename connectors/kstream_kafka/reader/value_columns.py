@@ -6,7 +6,7 @@ field with the name of a record's column, as `timestamp`, needs the struct. `val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -21,8 +21,10 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampNTZType,
+    _parse_datatype_string,  # pyright: ignore[reportPrivateUsage]  # `DataType.fromDDL` came with Spark 4
 )
 
+from kstream.public_call import refused
 from kstream_kafka.reader.arrow import TIMESTAMP
 from kstream_kafka.reader.data_frame import SCHEMA
 from kstream_kafka.reader.typed_columns import CORRUPT, TypedColumns
@@ -87,11 +89,7 @@ def typed_columns(schema: StructType, format: str, mode: Mode, options: Mapping[
         refuse: makes the error for a schema that cannot be. It is raised here.
     """
     names = schema.fieldNames()
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise refuse(f"has the column {twice!r} twice", "")
-    if required := next((name for field in schema.fields for name in _not_null(field)), None):
-        raise refuse(f"has {required!r} as NOT NULL, and it may be null", "")
+    _check_fields(schema.fields, refuse)
     whole = schema[VALUE].dataType if VALUE in names else None
     is_struct = isinstance(whole, StructType) and format != TEXT
     flat = [field for field in schema.fields if _is_of_value(field, format, mode, is_struct, refuse)]
@@ -100,7 +98,7 @@ def typed_columns(schema: StructType, format: str, mode: Mode, options: Mapping[
         raise refuse("names no field of the values", f"Name one, or leave the format {format} out.")
     if is_struct and flat:
         raise refuse(f"has {flat[0].name!r} beside value STRUCT<…>", "Put it into the struct: it has all fields of the value.")
-    values = ValueSchema(format, pa.schema([_arrow_field(field, refuse) for field in fields]), mode, options)
+    values = ValueSchema(format, arrow_fields(fields, refuse), mode, options)
     try:
         values.open()
     except ValueError as e:
@@ -129,6 +127,31 @@ def _is_of_value(field: StructField, format: str, mode: Mode, is_struct: bool, r
         hint = "" if format == TEXT else of_value
         raise refuse(f"has the column {name!r} as {found}, and that of a record is {wanted.simpleString()}", hint)
     return False
+
+
+def arrow_fields(fields: Sequence[StructField], refuse: Refuse) -> pa.Schema:
+    """Return the fields of values in Arrow. Raises what `refuse` makes, if one is there twice, is NOT NULL, or Arrow has no such type."""
+    _check_fields(fields, refuse)
+    return pa.schema([_arrow_field(field, refuse) for field in fields])
+
+
+def parsed_schema(call: str, schema: Any) -> StructType:
+    """Return a schema that a user gives. `call`: the name of the public function. TypeError if it is neither a StructType nor a text."""
+    if isinstance(schema, str):
+        schema = _parse_datatype_string(schema)
+    if not isinstance(schema, StructType):
+        raise refused(TypeError(f"{call}: schema must be a StructType or its DDL, as 'id BIGINT, amount DOUBLE', it is {schema!r}"))
+    return schema
+
+
+def _check_fields(fields: Sequence[StructField], refuse: Refuse) -> None:
+    """Raise what `refuse` makes, if a field is there twice or is NOT NULL."""
+    names = [field.name for field in fields]
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise refuse(f"has the column {twice!r} twice", "")
+    if required := next((name for field in fields for name in _not_null(field)), None):
+        raise refuse(f"has {required!r} as NOT NULL, and it may be null", "")
 
 
 def _not_null(field: StructField) -> Iterator[str]:
