@@ -24,6 +24,7 @@ class Writer:
         nonce: of that epoch. It tells the driver from drivers of the same epoch in copies of the checkpoint.
         nonce_of: nonce_of(epoch) returns the nonce of an epoch; None if the checkpoint has no such epoch. Blocks on the store.
         knows: knows(time, nonce) returns whether an earlier driver of this checkpoint has made the plan with this nonce.
+        given_up: the batches that no driver runs: `--forget-batch` has set their plans aside, or they have failed too often.
     """
 
     job: str
@@ -31,6 +32,7 @@ class Writer:
     nonce: str
     nonce_of: Callable[[int], str | None]
     knows: Callable[[Time, str], bool]
+    given_up: frozenset[Time] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,18 @@ def check_no_plan_is_missing(store: FileStore, contents: LogContents, interval: 
             raise _error(store, hole)
 
 
+def forgotten(store: FileStore) -> set[Time]:
+    """Return the batch times that `--forget-batch` has set aside. Blocks: one listing. Such a batch may have a plan again."""
+    return _times_in(store, names.FORGOTTEN)
+
+
 def _explained(store: FileStore) -> set[Time]:
     """Return the batch times that were set aside, have a completion, or were given up."""
-    keys = (names.parse_key(name) for folder in (names.FORGOTTEN, names.DONE, names.GIVEN_UP) for name in store.list(folder))
+    return _times_in(store, names.FORGOTTEN, names.DONE, names.GIVEN_UP)
+
+
+def _times_in(store: FileStore, *folders: str) -> set[Time]:
+    keys = (names.parse_key(name) for folder in folders for name in store.list(folder))
     return {key[0] for key in keys if key is not None}
 
 

@@ -15,6 +15,7 @@ from kstream.batch import BatchInfo, Json
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog, LogContents
+from kstream.checkpoint.missing_plans import forgotten
 from kstream.checkpoint.outcomes import read_completion
 from kstream.checkpoint.plan_log import nonce_of_epoch
 from kstream.checkpoint.settled import in_settled
@@ -470,7 +471,8 @@ def _writer(store: FileStore, epoch: int, contents: LogContents) -> Writer:
         plan = contents.plans.get(time)
         return in_settled(time, contents.settled) if plan is None else plan.nonce == nonce
 
-    return Writer(nonce_of_epoch(store, FIRST_EPOCH), epoch, nonce_of_epoch(store, epoch), nonce_of, knows)
+    job, nonce = nonce_of_epoch(store, FIRST_EPOCH), nonce_of_epoch(store, epoch)
+    return Writer(job, epoch, nonce, nonce_of, knows, contents.given_up | (forgotten(store) - contents.plans.keys()))
 
 
 def _newest_outcomes(store: FileStore, contents: LogContents, wanted: set[str]) -> dict[str, Json]:

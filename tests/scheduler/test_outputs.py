@@ -11,6 +11,7 @@ from kstream import crash_point
 from kstream.batch import Json, OutputFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
+from kstream.checkpoint.offline import forget_batch
 from kstream.checkpoint.outcomes import read_completion
 from kstream.dstream import ForEachDStream, TransformedDStream
 from kstream.dstream.node import DStreamNode
@@ -137,6 +138,18 @@ def test_writers_of_one_checkpoint_have_one_job_and_a_nonce_and_an_epoch_each() 
     nonce = read_log(world.store).plans[Time(FIRST)].nonce
     assert second.knows(Time(FIRST), nonce) and not second.knows(Time(FIRST), "another") and not second.knows(Time(SECOND), nonce)
     assert [second.nonce_of(epoch) for epoch in (1, 2, 3)] == [first.nonce, second.nonce, None]
+
+
+def test_an_output_is_told_of_the_batches_whose_plans_were_set_aside() -> None:
+    world, outputs = World(), [Recording(), Recording()]
+    driver = driver_of(world, outputs[0]).start()
+    for _ in range(3):
+        driver.tick(1)
+    driver.stop()
+    assert forget_batch(world.store, Time(SECOND))
+    driver_of(world, outputs[1]).start().stop()
+    told = [set[Time]() if output.writer is None else output.writer.given_up for output in outputs]
+    assert told == [frozenset(), frozenset({Time(SECOND)})]
 
 
 def test_a_try_after_a_failed_one_is_no_first_try() -> None:

@@ -28,7 +28,7 @@ from kstream_kafka.sink.audit_topic import AuditTopic, input_ranges
 from kstream_kafka.sink.comparison import Recomputation, Recomputed, difference, is_one_to_one
 from kstream_kafka.sink.partition_writer import KafkaPartitionWriter
 from kstream_kafka.sink.producer_record import RecordEncoder
-from kstream_kafka.sink.receipt import FENCES, KafkaReceipt, sum_of
+from kstream_kafka.sink.receipt import FENCES, GivenUp, KafkaReceipt, sum_of
 from kstream_kafka.sink.receipts import READ_S, FoundReceipt, FoundReceipts, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 from kstream_kafka.sink.transactional_ids import take_ids
@@ -216,6 +216,8 @@ class KafkaOutput(Output):
         """partition of the topic → the offset behind this driver's fence. No read of the driver ends before it."""
         self._accepted: frozenset[int] = frozenset()
         """The batches, in ms, that `kstream sink accept` names."""
+        self._given_up: set[int] = set()
+        """The batches, in ms, that are noted in Kafka as given up."""
         self._begun = _Begun({}, None)
         """What `prepare` has found of the batch that is being written."""
         self._written: dict[Time, int] = {}
@@ -249,10 +251,13 @@ class KafkaOutput(Output):
                     self._driver, reader, self._topic_id, self._begins, lambda receipts: self._to_write(receipts, batch, number)
                 )
                 self._receipts, self._topic_id, self._begins = taken.receipts, taken.topic_id, taken.begins
-                self._fenced, self._accepted = taken.fenced, taken.accepted
+                self._fenced, self._accepted, self._given_up = taken.fenced, taken.accepted, set(taken.given_up)
             self._fence_tasks(self._receipts, number)
             found = self._receipts.look(reader, self._begins, READ_S + self._timeout_ms / 1000, least=self._fenced)
             wanted = self._receipts.judged(reader, lambda: self._missing(found.receipts, batch, number))
+            for gone in self._missed(batch.time, found.receipts):
+                self._topic.give_up(self._receipts, gone)
+                self._given_up.add(gone.time_ms)
         known = {one.receipt.partition: one for one in found.receipts if one.receipt.time_ms == batch.time.milliseconds}
         self._move_on(found)
         if self._newest is None and not found.receipts and self._audit is not None and self._writes_to is not None:
@@ -263,6 +268,20 @@ class KafkaOutput(Output):
         if known and (wanted or self._begun.keeps) and not is_one_to_one(rdd):
             self._begun = replace(self._begun, kept=self._recompute(batch, rdd))
         return wanted
+
+    def _missed(self, time: Time, found: Sequence[FoundReceipt]) -> list[GivenUp]:
+        """Return the batches before this one that are given up, that an audit would miss, and that are not noted.
+
+        Args:
+            time: this batch.
+            found: the receipts of the output.
+        """
+        assert self._driver is not None
+        written = {one.receipt.time_ms for one in found}
+        newest = None if self._newest is None else self._newest.time_ms
+        gone = {one.milliseconds for one in self._driver.given_up if one < time} - self._given_up
+        missed = sorted(ms for ms in gone if ms in written or (newest is not None and newest < ms))
+        return [GivenUp(ms, sum_of(one.receipt.digests for one in found if one.receipt.time_ms == ms)) for ms in missed]
 
     def _recompute(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int]:
         """Compute what is written of a half-written batch again, and compare. Returns and raises as `_compared`."""

@@ -1,7 +1,7 @@
 """Receipts and fences of the Kafka sink, and their stored form. Pure.
 
-The topic of the receipts is compacted. Its partition 0 has the fences, the others have the receipts, and the fences again. Keys and
-values are JSON.
+The topic of the receipts is compacted. Its partition 0 has the fences, the others have the receipts, and the fences again. Partition 0 also
+names the batches that are accepted or given up. Keys and values are JSON.
 
 A receipt is written in the transaction of the records of its partition. A fence names the driver that may write. It is written in no
 transaction, so that everybody sees it at once.
@@ -20,7 +20,7 @@ from kstream.errors import CorruptRecordError
 from kstream.sinks.receipt import Receipt
 
 FENCES = 0
-"""The partition of the topic that has no receipts: fences, and what a person accepts."""
+"""The partition of the topic that has no receipts: fences, what a person accepts, and the batches that are given up."""
 MASK = (1 << 64) - 1
 """Sums of digests are modulo 2^64."""
 _VERSION = 1
@@ -90,6 +90,23 @@ class Fence:
     num_partitions: int
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A batch that no driver runs any more, because its plan was set aside.
+
+    Attributes:
+        time_ms: the batch.
+        digests: what is written of it nevertheless.
+    """
+
+    time_ms: int
+    digests: Digests
+
+    @property
+    def num_records(self) -> int:
+        return sum(digest.records for digest in self.digests.values())
+
+
 def place_of(output: str, partition: int, num_partitions: int) -> int:
     """Return the partition of the topic that has the receipts of a partition of an output.
 
@@ -117,6 +134,16 @@ def is_fence(key: bytes | None, job: str, output: str) -> bool:
 
 def acceptance_key(job: str, output: str) -> bytes:
     return encoded(["accept", job, output])
+
+
+def given_up_key(job: str, output: str, time_ms: int) -> bytes:
+    """Return the key of the record that says that a batch was given up. Each batch has its own: such records stay."""
+    return encoded(["given-up", job, output, time_ms])
+
+
+def is_given_up(key: bytes | None, job: str, output: str) -> bool:
+    """Return whether a record says that a batch of an output was given up."""
+    return key is not None and key.startswith(encoded(["given-up", job, output])[:-1] + b",")
 
 
 def encode_receipt(receipt: KafkaReceipt) -> bytes:
@@ -181,6 +208,16 @@ def decode_acceptance(value: bytes, place: str) -> int:
     """Return the batch that a record accepts, in ms. CorruptRecordError if it is none. Arguments as for `decode_receipt`."""
     with decoded(value, place, _VERSION) as form:
         return form["batch"]
+
+
+def encode_given_up(batch: GivenUp) -> bytes:
+    return encoded({"batch": batch.time_ms, "topics": batch.digests, "version": _VERSION})
+
+
+def decode_given_up(value: bytes, place: str) -> GivenUp:
+    """Return the batch that a record says to be given up. CorruptRecordError if it is none. Arguments as for `decode_receipt`."""
+    with decoded(value, place, _VERSION) as form:
+        return GivenUp(form["batch"], digests_in(form))
 
 
 def partition_of(key: bytes | None, job: str, output: str) -> int | None:

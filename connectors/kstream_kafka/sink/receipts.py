@@ -21,8 +21,10 @@ from kstream_kafka.sink.receipt import (
     acceptance_key,
     decode_acceptance,
     decode_fence,
+    decode_given_up,
     decode_receipt,
     is_fence,
+    is_given_up,
     partition_of,
     place_of,
 )
@@ -57,20 +59,27 @@ class FoundReceipts(NamedTuple):
 
 
 class Control(NamedTuple):
-    """The fences of an output, oldest first, and the batches, in ms, that `kstream sink accept` names."""
+    """What the partition of the fences has of an output.
+
+    Attributes:
+        fences: the fences, oldest first.
+        accepted: the batches, in ms, that `kstream sink accept` names.
+        given_up: the batches, in ms, that a driver has noted as given up.
+    """
 
     fences: list[Fence]
     accepted: frozenset[int]
+    given_up: frozenset[int]
 
 
 def is_control(key: bytes | None, job: str, output: str) -> bool:
-    """Return whether a record of this key is a fence or an acceptance of this output."""
-    return key == acceptance_key(job, output) or is_fence(key, job, output)
+    """Return whether a record of this key is a fence or an acceptance of this output, or a batch of it that was given up."""
+    return key == acceptance_key(job, output) or is_fence(key, job, output) or is_given_up(key, job, output)
 
 
 def control_of(messages: Iterable[Any], job: str, output: str) -> Control:
-    """Return the fences and acceptances of this output among messages. Deleted ones do not count."""
-    acceptance, fences, accepted = acceptance_key(job, output), list[Fence](), set[int]()
+    """Return what messages have of this output. Deleted ones do not count."""
+    acceptance, fences, accepted, given_up = acceptance_key(job, output), list[Fence](), set[int](), set[int]()
     for message in messages:
         key, value = message.key(), message.value()
         if value is None:
@@ -79,7 +88,9 @@ def control_of(messages: Iterable[Any], job: str, output: str) -> Control:
             fences.append(decode_fence(value, where(message)))
         elif key == acceptance:
             accepted.add(decode_acceptance(value, where(message)))
-    return Control(fences, frozenset(accepted))
+        elif is_given_up(key, job, output):
+            given_up.add(decode_given_up(value, where(message)).time_ms)
+    return Control(fences, frozenset(accepted), frozenset(given_up))
 
 
 @dataclass(frozen=True, slots=True)

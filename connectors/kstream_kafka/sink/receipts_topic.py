@@ -15,7 +15,7 @@ from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.errors import KafkaConfigError, KafkaError, ReceiptsLostError, UnknownTopicError
 from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.sink.broker_probe import check_is_broker, check_transactions
-from kstream_kafka.sink.receipt import FENCES, Fence, encode_fence, fence_key
+from kstream_kafka.sink.receipt import FENCES, Fence, GivenUp, encode_fence, encode_given_up, fence_key, given_up_key
 from kstream_kafka.sink.receipts import READ_S, Control, FoundReceipt, Receipts, control_of, is_control
 
 NEW_PARTITIONS = 16
@@ -34,6 +34,7 @@ class TakenOver:
         begins: partition of the topic → an offset before which no receipt of this output is.
         fenced: partition of the topic → the offset behind this driver's fence there. Behind it no earlier driver has receipts.
         accepted: the batches, in ms, that `kstream sink accept` names.
+        given_up: those that a driver has noted as given up.
     """
 
     receipts: Receipts
@@ -41,6 +42,7 @@ class TakenOver:
     begins: dict[int, int]
     fenced: dict[int, int]
     accepted: frozenset[int]
+    given_up: frozenset[int]
 
 
 class ReceiptsTopic:
@@ -106,8 +108,19 @@ class ReceiptsTopic:
         if before is None:
             check_transactions(self._params, reader, self.name, FENCES, f"{self._prefix}-{driver.job}-{self._output}-probe", READ_S)
         receipts = replace(receipts, fences_end=self._append(receipts, [FENCES])[FENCES])
-        accepted = self._look_again(driver, reader, receipts, seen)
-        return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins), accepted)
+        control = self._look_again(driver, reader, receipts, seen)
+        return TakenOver(receipts, topic_id, dict(begins), self._append(receipts, begins), control.accepted, control.given_up)
+
+    def give_up(self, receipts: Receipts, batch: GivenUp) -> None:
+        """Write that a batch is given up, so that an audit tells its records from lost ones. Blocks on the brokers.
+
+        Args:
+            receipts: name this driver.
+            batch: the batch.
+        """
+        key = given_up_key(receipts.job, receipts.output, batch.time_ms)
+        words = f"output {receipts.output}: it could not be noted that batch {batch.time_ms} ms is given up"
+        store(RecordProducer(self._params.producer()), self.name, key, encode_given_up(batch), {FENCES}, words)
 
     def check_is_there(self, known_id: str | None) -> None:
         """Raise ReceiptsLostError if the topic is gone or was made anew, while its driver lives. Blocks on the brokers."""
@@ -138,8 +151,8 @@ class ReceiptsTopic:
         if later is not None:
             check_fence(self._output, self.name, (driver.epoch, driver.nonce), (driver.epoch + 1, later))
 
-    def _look_again(self, driver: Writer, reader: TopicReader, receipts: Receipts, seen: Sequence[Fence]) -> frozenset[int]:
-        """Look at all fences up to this driver's own, which an answer of a broker that was away has not. Return the accepted batches.
+    def _look_again(self, driver: Writer, reader: TopicReader, receipts: Receipts, seen: Sequence[Fence]) -> Control:
+        """Look at all fences up to this driver's own, which an answer of a broker that was away has not. Return what is there.
 
         Args:
             driver, reader: as for `take_over`.
@@ -151,7 +164,8 @@ class ReceiptsTopic:
             OutputChangedError: a fence that was not seen before is not one of this checkpoint.
             KafkaError: no fence was seen before, and one is there: the receipts that it stands for must be read. The next try does.
         """
-        fences, accepted = self._control(driver, reader, receipts.fences_end)
+        control = self._control(driver, reader, receipts.fences_end)
+        fences = control.fences
         for fence in fences:
             receipts.check_driver(fence)
         missed = [fence for fence in fences if fence not in seen and fence != receipts.fence]
@@ -159,7 +173,7 @@ class ReceiptsTopic:
             check_is_of_checkpoint(self._output, (fence.epoch, fence.writer), driver.nonce_of)
         if missed and not seen:
             raise KafkaError(f"output {self._output}: a broker that was away has answered for topic {self.name}", reason="an old answer")
-        return accepted
+        return control
 
     def lost(self, words: str) -> ReceiptsLostError:
         """Return the error that says that receipts are gone. `words`: what has happened, a clause."""
@@ -177,7 +191,7 @@ class ReceiptsTopic:
         return found
 
     def _control(self, driver: Writer, reader: TopicReader, until: int | None = None) -> Control:
-        """Return the fences and acceptances that are there. `until`: the offset that must be reached; None for the end."""
+        """Return what the partition of the fences has. `until`: the offset that must be reached; None for the end."""
         target = None if until is None else {FENCES: until}
         messages = reader.read(self.name, {FENCES: 0}, READ_S, lambda key: is_control(key, driver.job, self._output), target).messages
         return control_of(messages, driver.job, self._output)

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from kstream.cli.terminal import count
 from kstream_kafka.sink.audit import AuditEntry
-from kstream_kafka.sink.receipt import Digest
+from kstream_kafka.sink.receipt import Digest, GivenUp, sum_of
 from kstream_kafka.sink.spool import DigestSum
 
 
@@ -80,26 +80,49 @@ def _kept(entry: AuditEntry) -> AuditFinding:
     return AuditFinding(AuditVerdict.NOT_PROVABLE, f"batch {entry.moment}: {words}")
 
 
-def input_findings(batches: Sequence[AuditEntry]) -> list[AuditFinding]:
+def missed(batches: Sequence[AuditEntry], given_up: Iterable[GivenUp]) -> list[GivenUp]:
+    """Return the batches that were given up between these, and have no entry."""
+    times = [entry.time_ms for entry in batches if entry.is_batch]
+    return [gone for gone in given_up if times and times[0] < gone.time_ms < times[-1] and gone.time_ms not in times]
+
+
+def given_up_finding(batch: GivenUp) -> AuditFinding:
+    words = f"batch {batch.time_ms} ms was given up: {count(batch.num_records, 'record')} of it are written, and nobody writes the others"
+    return AuditFinding(AuditVerdict.NOT_PROVABLE, words)
+
+
+def with_given_up(batches: Sequence[AuditEntry], given_up: Iterable[GivenUp]) -> list[AuditEntry]:
+    """Return the entries, each with what is written of the batches that were given up before it: it is between the same ends."""
+    found = list(batches)
+    for gone in given_up:
+        place = next(place for place, entry in enumerate(found) if entry.is_batch and entry.time_ms > gone.time_ms)
+        found[place] = replace(found[place], digests=sum_of([found[place].digests, gone.digests]))
+    return found
+
+
+def input_findings(batches: Sequence[AuditEntry], given_up: Sequence[GivenUp] = ()) -> list[AuditFinding]:
     """Return the input offsets that are in no batch or in more than one.
 
     Args:
         batches: one entry a batch, oldest first.
+        given_up: the batches between them that were given up. Their offsets are in no batch.
     """
-    ends: dict[tuple[str, str, int], tuple[int, str]] = {}
+    ends: dict[tuple[str, str, int], tuple[int, AuditEntry]] = {}
     findings: list[AuditFinding] = []
     for entry in batches:
         for stream, ranges in entry.inputs.items():
             for topic, partition, begin, end in ranges:
-                reached, by = ends.get((stream, topic, partition), (begin, entry.moment))
+                reached, by = ends.get((stream, topic, partition), (begin, entry))
                 place = f"stream {stream}, {topic}-{partition}"
-                now = entry.moment
                 if begin > reached:
-                    findings.append(_differs(f"{place}: offsets {reached} to {begin - 1} are in no batch, between {by} and {now}"))
+                    between = any(by.time_ms < gone.time_ms < entry.time_ms for gone in given_up)
+                    verdict = AuditVerdict.NOT_PROVABLE if between else AuditVerdict.DIFFERS
+                    words = f"{place}: offsets {reached} to {begin - 1} are in no batch, between {by.moment} and {entry.moment}"
+                    findings.append(AuditFinding(verdict, f"{words}, where a batch was given up" if between else words))
                 elif begin < reached:
                     last = min(reached, end) - 1
-                    findings.append(_differs(f"{place}: offsets {begin} to {last} are in two batches, {by} and {now}"))
-                ends[stream, topic, partition] = (max(reached, end), now)
+                    findings.append(_differs(f"{place}: offsets {begin} to {last} are in two batches, {by.moment} and {entry.moment}"))
+                ends[stream, topic, partition] = (max(reached, end), entry)
     return findings
 
 

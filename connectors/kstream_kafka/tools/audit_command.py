@@ -13,7 +13,18 @@ from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.terminal import clear_errors, count, echo
 from kstream.printable import printable
 from kstream_kafka.sink.audit import AuditEntry
-from kstream_kafka.tools.audit_check import AuditFinding, AuditVerdict, batches_of, input_findings, inputs_of, topics_of
+from kstream_kafka.sink.receipt import GivenUp
+from kstream_kafka.tools.audit_check import (
+    AuditFinding,
+    AuditVerdict,
+    batches_of,
+    given_up_finding,
+    input_findings,
+    inputs_of,
+    missed,
+    topics_of,
+    with_given_up,
+)
 from kstream_kafka.tools.sink_command import one_output
 from kstream_kafka.tools.sink_reading import SinkReading, chosen
 from kstream_kafka.tools.topic_options import connection_of
@@ -71,7 +82,7 @@ def audit_command(output: str | None, job: str | None, prefix: str, inputs_only:
         entries = reading.entries()
         key = chosen(entries, job, output)
         shared = {topic for other, written in entries.items() if other != key for topic in topics_of(written)}
-        report = examined(reading, *key, entries[key], shared, inputs_only)
+        report = examined(reading, *key, entries[key], shared, inputs_only, reading.given_up(*key))
     if as_json:
         echo(json.dumps(_data(report)))
     else:
@@ -81,7 +92,13 @@ def audit_command(output: str | None, job: str | None, prefix: str, inputs_only:
 
 
 def examined(
-    reading: SinkReading, job: str, output: str, entries: Sequence[AuditEntry], shared: Collection[str], inputs_only: bool
+    reading: SinkReading,
+    job: str,
+    output: str,
+    entries: Sequence[AuditEntry],
+    shared: Collection[str],
+    inputs_only: bool,
+    given_up: Sequence[GivenUp] = (),
 ) -> AuditReport:
     """Compare the entries of an output with each other, and with what it has written. Blocks on the brokers.
 
@@ -91,16 +108,18 @@ def examined(
         entries: those of the audit, in the order of the log.
         shared: the topics to which other outputs have written, too.
         inputs_only: whether the topics that were written are not read.
+        given_up: the batches that were given up.
 
     Raises:
         KafkaError: the brokers do not answer, or refuse this client.
     """
     batches, findings = batches_of(entries)
-    findings = [*findings, *input_findings(batches)]
+    gone = missed(batches, given_up)
+    findings = [*findings, *map(given_up_finding, gone), *input_findings(batches, gone)]
     ranges = inputs_of(batches).items()
     facts = [f"input   {place}: each of the offsets {begin} to {end - 1} is in one batch" for place, (begin, end) in ranges]
     for topic in () if inputs_only else topics_of(batches):
-        check, differences = reading.check(topic, batches, topic in shared)
+        check, differences = reading.check(topic, with_given_up(batches, gone), topic in shared)
         findings += differences
         if check.first is not None and not differences:
             facts.append(f"output  {topic}: {count(check.num_records, 'record')} from batch {check.first} on, as the receipts say")

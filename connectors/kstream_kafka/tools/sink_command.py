@@ -98,7 +98,9 @@ def show_command(output: str | None, job: str | None, prefix: str, as_json: bool
         return
     receipts = [receipt for _, receipt in sorted(found.receipts.items())]
     if as_json:
-        echo(json.dumps({**_row(found), "receipt of each partition": [_receipt_data(receipt) for receipt in receipts]}))
+        gone = [{"batch": ms, "records": batch.num_records} for ms, batch in sorted(found.given_up.items())]
+        each = [_receipt_data(receipt) for receipt in receipts]
+        echo(json.dumps({**_row(found), "given up": gone, "receipt of each partition": each}))
         return
     for line in _lines(found):
         echo(line)
@@ -198,6 +200,8 @@ def _lines(output: KnownOutput) -> list[str]:
         topics = ", ".join(f"{printable(topic)}: {count(digest.records, 'record')}" for topic, digest in sorted(digests.items()))
         parts = f"{len(newest)} of {count(newest[0].num_partitions, 'partition')} have a receipt, an empty one needs none"
         lines.append(f"  newest batch {newest[0].time_ms} ms: {topics}; {parts}")
+    for batch in (batch for _, batch in sorted(output.given_up.items())):
+        lines.append(f"  batch {batch.time_ms} ms was given up: {count(batch.num_records, 'record')} of it are written")
     if output.accepted_ms is not None:
         lines.append(f"  batch {output.accepted_ms} ms was accepted as it was written")
     return lines

@@ -17,7 +17,16 @@ from kstream_kafka.planning.subscription import Topics
 from kstream_kafka.sink.audit import QUERY, AuditEntry, entry_of
 from kstream_kafka.sink.audit_topic import audit_topic
 from kstream_kafka.sink.query_receipt import QueryReceipt, decode_query_receipt
-from kstream_kafka.sink.receipt import Fence, KafkaReceipt, decode_acceptance, decode_fence, decode_receipt, parsed_key
+from kstream_kafka.sink.receipt import (
+    Fence,
+    GivenUp,
+    KafkaReceipt,
+    decode_acceptance,
+    decode_fence,
+    decode_given_up,
+    decode_receipt,
+    parsed_key,
+)
 from kstream_kafka.sink.receipts import where
 from kstream_kafka.sink.receipts_topic import receipts_topic
 from kstream_kafka.tools.audit_check import AuditFinding, AuditVerdict, TopicCheck
@@ -37,6 +46,7 @@ class KnownOutput:
         fence: the driver that may write; None if the record is gone.
         receipts: partition of the RDD → its newest receipt.
         accepted_ms: the batch that was accepted last; None without one.
+        given_up: the batches that were given up, by their time in ms.
     """
 
     job: str
@@ -44,6 +54,7 @@ class KnownOutput:
     fence: Fence | None = None
     receipts: dict[int, KafkaReceipt] = field(default_factory=dict[int, KafkaReceipt])
     accepted_ms: int | None = None
+    given_up: dict[int, GivenUp] = field(default_factory=dict[int, GivenUp])
 
     @property
     def newest(self) -> list[KafkaReceipt]:
@@ -80,7 +91,7 @@ class SinkReading:
             if message.value() is None:
                 continue
             match parsed_key(message.key()):
-                case [str(kind), str(job), str(name), *rest] if kind in ("fence", "receipt", "accept"):
+                case [str(kind), str(job), str(name), *rest] if kind in ("fence", "receipt", "accept", "given-up"):
                     self._note(found.setdefault((job, name), KnownOutput(job, name)), kind, rest, message)
                 case ["query", str(query)]:
                     queries[query, QUERY] = decode_query_receipt(query, message.value(), where(message))
@@ -96,6 +107,14 @@ class SinkReading:
             if entry is not None:
                 found[entry.job, entry.output].append(entry)
         return found
+
+    def given_up(self, job: str, name: str) -> list[GivenUp]:
+        """Return the batches of an output that were given up, oldest first. Without the topic of the receipts nobody knows of one."""
+        try:
+            found = self.outputs().get((job, name))
+        except ConfigurationError:
+            return []
+        return [batch for _, batch in sorted(found.given_up.items())] if isinstance(found, KnownOutput) else []
 
     def check(self, topic: str, batches: Sequence[AuditEntry], is_shared: bool) -> tuple[TopicCheck, list[AuditFinding]]:
         """Read an output topic, and compare it with the entries of its batches. Return the check and its findings.
@@ -145,6 +164,8 @@ class SinkReading:
                 output.fence = max(decode_fence(value, place), output.fence or Fence(0, "", 0), key=lambda fence: fence.epoch)
             case "accept", []:
                 output.accepted_ms = decode_acceptance(value, place)
+            case "given-up", [int(time_ms)]:
+                output.given_up[time_ms] = decode_given_up(value, place)
             case "receipt", [int(partition)]:
                 output.receipts[partition] = decode_receipt(partition, value, place)
             case _:

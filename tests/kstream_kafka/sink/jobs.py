@@ -62,15 +62,19 @@ class Jobs:
         self.plans: dict[int, str] = {}
         self.nonces: dict[int, str] = {}
 
-    def driver(self, stored: Any = None, nonce: str = "", epoch: int = 0, **given: Any) -> KafkaOutput:
-        """The output of the next driver. `stored`: of the newest completion. `nonce`, `epoch`: those of another copy of the checkpoint."""
+    def driver(self, stored: Any = None, nonce: str = "", epoch: int = 0, given_up: Sequence[int] = (), **given: Any) -> KafkaOutput:
+        """The output of the next driver. `stored`: of the newest completion. `nonce`, `epoch`: those of another copy of the checkpoint.
+
+        `given_up`: the batches that the checkpoint has set aside.
+        """
         output = KafkaOutput("kafka totals", KafkaParams.parse({"bootstrap.servers": "fake:1"}), "kstream", **given)
         epoch = epoch or len(self.nonces) + 1
         own, known = nonce or f"nonce {epoch}", dict(self.plans)
         if not nonce:
             self.nonces[epoch] = own
         nonce_of: Callable[[int], str | None] = lambda e: own if e == epoch else self.nonces.get(e)  # noqa: E731
-        output.restore(Writer("job", epoch, own, nonce_of, lambda time, plan: known.get(time.milliseconds) == plan), stored)
+        gone = frozenset(map(Time, given_up))
+        output.restore(Writer("job", epoch, own, nonce_of, lambda time, plan: known.get(time.milliseconds) == plan, gone), stored)
         return output
 
     def write(

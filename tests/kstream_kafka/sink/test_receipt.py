@@ -7,15 +7,19 @@ from kstream_kafka.sink.receipt import (
     FENCES,
     Digest,
     Fence,
+    GivenUp,
     KafkaReceipt,
     acceptance_key,
     decode_acceptance,
     decode_fence,
+    decode_given_up,
     decode_receipt,
     encode_acceptance,
     encode_fence,
+    encode_given_up,
     encode_receipt,
     fence_key,
+    given_up_key,
     is_fence,
     partition_of,
     place_of,
@@ -55,6 +59,13 @@ def test_the_bytes_of_an_acceptance_are_these() -> None:
     form = b'{"batch":1700000000000,"version":1}'
     assert encode_acceptance(1_700_000_000_000) == form and decode_acceptance(form, "receipts-0 offset 0") == 1_700_000_000_000
     assert acceptance_key("job", "totals") == b'["accept","job","totals"]'
+
+
+def test_the_bytes_of_a_batch_that_was_given_up_are_these() -> None:
+    batch = GivenUp(1_700_000_000_000, {"totals": Digest(2, 11, 4_000_000_000, 9_000_000_000)})
+    form = b'{"batch":1700000000000,"topics":{"totals":[2,11,4000000000,9000000000]},"version":1}'
+    assert encode_given_up(batch) == form and decode_given_up(form, "receipts-0 offset 0") == batch
+    assert given_up_key("job", "totals", 1_700_000_000_000) == b'["given-up","job","totals",1700000000000]'
 
 
 DAMAGED = [

@@ -17,9 +17,11 @@ from kstream_kafka.sink.query_sources import NO_SOURCES, QuerySources
 from kstream_kafka.sink.receipt import Fence, acceptance_key, decode_acceptance, encode_fence, fence_key
 from kstream_kafka.tools import sink_command, sink_reading
 
+from kstream.batch_time import Time
 from kstream.cli import main
 from kstream.errors import OutputChangedError
 from kstream.offsets.offset_range import OffsetRange
+from kstream.output import OutputBatch
 from tests.kstream_kafka.sink.fake_kafka import installed
 from tests.kstream_kafka.sink.jobs import AUDIT, RECEIPTS, TOTALS, Jobs, Partitions
 
@@ -250,6 +252,38 @@ def test_a_record_that_is_there_twice_is_found(jobs: Jobs) -> None:
         "NOT exactly once",
     ]
     assert audit("--inputs-only")[-1] == "proved for the input"
+
+
+def test_a_batch_that_was_given_up_is_a_hole_and_no_loss(jobs: Jobs) -> None:
+    """Half of it is written, then its plan is set aside. Without the record these would be lost offsets and records too many."""
+    output = jobs.driver(topic=TOTALS)
+    stored = jobs.write(output, 1000, Partitions([1, 2], [3]), inputs=planned(0, 4))
+    batch = OutputBatch(Time(2000), "plan of 2000", True)
+    rdd: Any = Partitions([4], [5, 6])
+    output.prepare(batch, rdd)
+    output.run(batch, rdd, [1])
+    del jobs.kafka.topics[AUDIT][1][0][-1]  # the driver has died before it wrote the entry
+    later = jobs.driver(stored, given_up=[500, 2000, 9000], topic=TOTALS)
+    jobs.write(later, 3000, Partitions([7], [8]), is_first_try=False, inputs=planned(6, 8))
+    for entry in (entry for log in jobs.kafka.topics[RECEIPTS][1][1:] for entry in log if b'"batch":2000' in (entry.its_value or b"")):
+        entry.its_key = None  # compaction has removed the receipt
+    jobs.write(jobs.driver(stored, given_up=[2000], topic=TOTALS), 3000, Partitions([7], [8]), is_first_try=False, inputs=planned(6, 8))
+    shown = kstream("sink", "show", "kafka totals").output
+    assert "batch 2000 ms was given up: 2 records of it are written" in shown and "500 ms" not in shown
+    assert json.loads(kstream("sink", "show", "--json").output)["given up"] == [{"batch": 2000, "records": 2}]
+    assert audit("kafka totals", code=3)[1:] == [
+        "  batch 2000 ms was given up: 2 records of it are written, and nobody writes the others",
+        "  stream 0, orders-0: offsets 4 to 5 are in no batch, between 1000 ms and 3000 ms, where a batch was given up",
+        "not provable",
+    ]
+
+
+def test_what_was_written_of_a_batch_whose_completion_is_not_stored_is_known_though_it_is_given_up(jobs: Jobs) -> None:
+    output = jobs.driver(topic=TOTALS)
+    stored = jobs.write(output, 1000, Partitions([1, 2], [3]), inputs=planned(0, 4))
+    jobs.write(output, 2000, Partitions([4], []), inputs=planned(4, 5))
+    jobs.write(jobs.driver(stored, given_up=[2000], topic=TOTALS), 3000, Partitions([7], []), is_first_try=False, inputs=planned(5, 6))
+    assert audit("kafka totals")[-1] == "proved"
 
 
 def test_input_that_no_batch_has_is_found(jobs: Jobs) -> None:
