@@ -23,14 +23,14 @@ class Job:
 
     def __init__(
         self, directory: Path, bootstrap: str, topic: str, checkpoint: Path | str | None = None, window: int = 2,
-        conf: dict[str, str] | None = None,
+        conf: dict[str, str] | None = None, params: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.directory = directory
         self.log = directory / "driver.log"
         self._options = {
             "bootstrap": bootstrap, "topic": topic, "directory": str(directory), "interval": 1, "window": window,
             "conf": {"spark.streaming.stopGracefullyOnShutdown": "true", **(conf or {})},
-            "checkpoint": str(checkpoint or directory / "checkpoint"),
+            "checkpoint": str(checkpoint or directory / "checkpoint"), "params": params or {},
         }  # fmt: skip
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "options.json").write_text(json.dumps(self._options))

@@ -23,7 +23,7 @@ def librdkafka_lines(output: str) -> list[str]:
 
 
 def test_an_unreachable_broker_is_one_clear_error_and_no_screen_of_client_lines(tmp_path: Path) -> None:
-    job = Job(tmp_path, f"127.0.0.1:{free_ports(1)[0]}", "orders")
+    job = Job(tmp_path, f"127.0.0.1:{free_ports(1)[0]}", "orders", params={"default.api.timeout.ms": "3000"})
     driver = job.start()
     with running(driver):
         assert driver.wait(120) == 1
