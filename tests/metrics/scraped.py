@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +12,8 @@ from kstream.conf import Settings
 from kstream.context.observers import Observers
 from kstream.metrics.settings import METRICS_PORT
 from tests.harness import Driver, World
+
+T = TypeVar("T", bound="Observed")
 
 
 def fetch(url: str) -> bytes:
@@ -45,12 +47,12 @@ class Observed:
 
     def __init__(self, world: World, conf: dict[str, str] | None = None, driver: Driver | None = None) -> None:
         self.driver = driver or Driver(world, conf)
-        settings = Settings(dict(conf or {}) | {METRICS_PORT.key: "0"})
+        settings = Settings({METRICS_PORT.key: "0", **(conf or {})})
         interval = self.driver.host.graph.batch_duration
         self.observers = Observers("job", settings, interval, self.driver.clock, self.driver.bus, lambda: 2)
 
-    def start(self) -> Observed:
-        self.observers.start(self.driver.host.graph)
+    def start(self: T) -> T:
+        self.observers.start(self.driver.host.graph, self.driver.store)
         self.observers.opened(self.driver.open())
         self.driver.start()
         return self

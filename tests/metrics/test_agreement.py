@@ -1,4 +1,4 @@
-"""A run with failures on the harness: the metrics say what progress and status say, and a scrape asks nobody."""
+"""What metrics show of a driver on the harness, beside what page, progress and status show, too. A scrape asks nobody."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.harness import INTERVAL, START, Driver, LogInput, World
+from tests.harness import Driver, LogInput, World
 from tests.metrics.scraped import Observed
 from tests.receiver_driver import ReceiverDriver
 from tests.stores import CountingStore
-
-FIRST, SECOND, THIRD, FOURTH = (START + n * INTERVAL for n in (1, 2, 3, 4))
-RETRIES = "spark.streaming.kstream.batch.retries"
-HOLD = {"spark.streaming.kstream.failedBatch": "hold"}
 
 
 @pytest.fixture
@@ -33,81 +29,6 @@ def test_a_receiver_is_shown_from_the_beginning_whether_it_has_started_or_not(ob
     job = observed(driver=ReceiverDriver(World()))
     job.observers.start(job.driver.host.graph)
     assert job.scrape()['kstream_receiver_active{input="1",receiver="Quiet-1"}'] == 0
-
-
-def runs(found: dict[str, float], result: str) -> float:
-    """How many runs of output operations have ended so."""
-    return sum(value for name, value in found.items() if name.startswith("kstream_output_operations_total") and f'"{result}"' in name)
-
-
-def agrees(job: Observed) -> dict[str, float]:
-    """What the metrics say, when it is what progress and status say."""
-    found, status, progress = job.scrape(), job.observers.status(), job.observers.progress()
-    assert found["kstream_driver_epoch"] == status.epoch
-    assert found["kstream_behind_seconds"] == status.seconds_behind(job.driver.clock.time_ms())
-    states = {state: found[f'kstream_pending_batches{{state="{state}"}}'] for state in ("running", "retrying", "held", "failed")}
-    assert sum(states.values()) == status.unfinished
-    assert states["failed"] == status.failed and states["retrying"] + states["held"] == status.waiting
-    assert status.last_planned is not None
-    assert found["kstream_last_planned_batch_timestamp_seconds"] * 1000 == status.last_planned.milliseconds
-    good = [each for each in progress if all(output["failureReason"] is None for output in each["outputs"])]
-    assert found['kstream_batches_total{result="succeeded"}'] == len(good)
-    assert found['kstream_batches_total{result="failed"}'] == len(progress) - len(good)
-    assert found.get('kstream_input_records_total{input="0"}', 0) == sum(each["numInputRows"] for each in good)
-    if progress:
-        last = progress[-1]
-        assert found["kstream_last_ended_batch_records"] == last["numInputRows"]
-        assert found["kstream_last_ended_batch_timestamp_seconds"] * 1000 == last["batchId"]
-    for name, key in ("scheduling", "schedulingDelay"), ("processing", "processingDelay"), ("total", "totalDelay"):
-        assert found[f"kstream_batch_{name}_delay_seconds_count"] == len(progress)
-        assert found[f"kstream_batch_{name}_delay_seconds_sum"] * 1000 == sum(each["durationMs"][key] for each in progress)
-    return found
-
-
-def test_a_run_with_failures_looks_the_same_to_metrics_progress_and_status(observed: Callable[..., Observed]) -> None:
-    job = observed()
-    job.driver.refuse(SECOND)
-    job.start()
-    for produced in (3, 5, 0, 7):
-        job.driver.tick(produced)
-        job.driver.settle()
-        agrees(job)
-    found = agrees(job)
-    assert found['kstream_batches_total{result="succeeded"}'] == 3 and found['kstream_input_records_total{input="0"}'] == 10
-    assert found['kstream_pending_batches{state="failed"}'] == 1
-    assert runs(found, "failed") == 1
-    assert found["kstream_behind_seconds"] == 2
-
-
-def test_a_batch_between_two_tries_and_those_it_holds_are_told_apart(observed: Callable[..., Observed]) -> None:
-    job = observed({RETRIES: "2", **HOLD})
-    away = job.driver.refuse(FIRST)
-    job.start()
-    driver = job.driver
-    driver.tick_only(2)
-    driver.world.wait(lambda: driver.engine.lifecycle.pending().retrying)
-    driver.settle()
-    found = agrees(job)
-    assert found['kstream_pending_batches{state="retrying"}'] == 1 and found["kstream_batch_retries_total"] == 0
-    away.clear()
-    driver.tick_only(4)  # a second later: the next try is due
-    driver.world.wait(lambda: driver.listener.completed() == [FIRST, SECOND])
-    driver.settle()
-    found = agrees(job)
-    assert found["kstream_batch_retries_total"] == 1 and found['kstream_input_records_total{input="0"}'] == 6
-    assert runs(found, "failed") == 1
-
-
-def test_a_batch_that_a_failed_one_holds_is_held(observed: Callable[..., Observed]) -> None:
-    job = observed(HOLD)
-    job.driver.refuse(FIRST)
-    job.start()
-    job.driver.tick(1)
-    for _ in range(2):
-        job.driver.tick_only(1)
-        job.driver.settle()
-    found = agrees(job)
-    assert found['kstream_pending_batches{state="failed"}'] == 1 and found['kstream_pending_batches{state="held"}'] == 2
 
 
 def test_a_receiver_and_its_blocks_are_shown_as_the_tracker_knows_them(observed: Callable[..., Observed]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -73,6 +73,10 @@ def agrees(job: LookedAt) -> None:
     assert page["numTotalCompletedBatches"] == sum(value for name, value in found.items() if name.startswith("kstream_batches_total"))
     assert page["numProcessedRecords"] == found.get('kstream_input_records_total{input="0"}', 0)
     assert page["metricsUrl"] == job.observers.metrics_url
+    assert sum(in_state.values()) == status.unfinished and in_state["retrying"] + in_state["held"] == status.waiting
+    assert status.last_planned is not None and found["kstream_driver_epoch"] == status.epoch
+    assert found["kstream_last_planned_batch_timestamp_seconds"] * 1000 == status.last_planned.milliseconds
+    metrics_agree_with_progress(found, progress)
     for said in progress:
         detail = job.get(f"batches/{said['batchId']}")
         assert next(batch for batch in batches if batch["batchId"] == said["batchId"]).items() <= detail.items()
@@ -88,6 +92,25 @@ def agrees(job: LookedAt) -> None:
     known = [batch for batch in batches if batch["totalDelay"] is not None]
     assert sum(bucket["numBatches"] for bucket in timeline) == len(known)
     assert sum(bucket["numRecords"] for bucket in timeline) == sum(batch["inputSize"] for batch in known)
+
+
+def metrics_agree_with_progress(found: dict[str, float], progress: Sequence[dict[str, Any]]) -> None:
+    good = [each for each in progress if all(output["failureReason"] is None for output in each["outputs"])]
+    assert found['kstream_batches_total{result="succeeded"}'] == len(good)
+    assert found['kstream_batches_total{result="failed"}'] == len(progress) - len(good)
+    assert found.get('kstream_input_records_total{input="0"}', 0) == sum(each["numInputRows"] for each in good)
+    if progress:
+        assert found["kstream_last_ended_batch_records"] == progress[-1]["numInputRows"]
+        assert found["kstream_last_ended_batch_timestamp_seconds"] * 1000 == progress[-1]["batchId"]
+    for name, key in ("scheduling", "schedulingDelay"), ("processing", "processingDelay"), ("total", "totalDelay"):
+        assert found[f"kstream_batch_{name}_delay_seconds_count"] == len(progress)
+        assert found[f"kstream_batch_{name}_delay_seconds_sum"] * 1000 == sum(each["durationMs"][key] for each in progress)
+
+
+def failed_runs(job: LookedAt) -> float:
+    """How many runs of output operations have failed, by the metrics."""
+    found = job.scrape().items()
+    return sum(value for name, value in found if name.startswith("kstream_output_operations_total") and '"failed"' in name)
 
 
 def agrees_with_the_log(job: LookedAt) -> None:
@@ -114,6 +137,8 @@ def test_a_run_with_failures_looks_the_same_to_the_page_progress_metrics_and_the
         agrees(job)
     agrees_with_the_log(job)
     assert statuses(job) == {FOURTH: "COMPLETED", THIRD: "COMPLETED", SECOND: "FAILED", FIRST: "COMPLETED"}
+    found = job.scrape()
+    assert (found['kstream_input_records_total{input="0"}'], found["kstream_behind_seconds"], failed_runs(job)) == (10, 2, 1)
     (failed,) = job.get("batches?status=failed")
     assert failed["firstFailureReason"] == f"ValueError: refused {SECOND}" and failed["numFailedOutputOps"] == 1
     (operation,) = job.get(f"batches/{SECOND}/operations")
@@ -190,7 +215,7 @@ def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told
     driver.world.wait(lambda: driver.engine.lifecycle.pending().retrying)
     driver.settle()
     agrees(job)
-    assert statuses(job) == {FIRST: "RETRYING"}
+    assert statuses(job) == {FIRST: "RETRYING"} and job.scrape()["kstream_batch_retries_total"] == 0
     (waiting,) = job.get("batches?status=retrying")
     assert waiting["numFailedOutputOps"] == 1 and waiting["firstFailureReason"] == f"ValueError: refused {FIRST}"
     away.clear()
@@ -201,6 +226,7 @@ def test_a_batch_between_two_tries_those_it_holds_and_the_one_that_runs_are_told
     agrees_with_the_log(job)
     first = job.get(f"batches/{FIRST}")
     assert (first["status"], first["tries"], first["firstFailureReason"]) == ("COMPLETED", 2, None)
+    assert (job.scrape()["kstream_batch_retries_total"], failed_runs(job)) == (1, 1)
 
 
 def test_each_try_of_a_batch_is_counted_before_the_batch_ends(looked_at: Look) -> None:
