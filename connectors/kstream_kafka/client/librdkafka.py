@@ -73,8 +73,8 @@ def text_of(error: ClientError | KafkaException) -> str:
     return redact(error.str() if isinstance(error, ClientError) else str(error))
 
 
-class ConnectionProblem:
-    """The last error of a client's connections: librdkafka goes on after it, so it is only the reason of what comes of it."""
+class LastClientError:
+    """The last error of a client's connections. librdkafka goes on after it, so it is only the reason of what comes of it."""
 
     def __init__(self) -> None:
         self.text = ""

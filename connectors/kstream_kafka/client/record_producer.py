@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, ConnectionProblem, new_client, text_of
+from kstream_kafka.client.librdkafka import UNKNOWN_TOPIC, LastClientError, new_client, text_of
 from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import KafkaError, create_command
@@ -58,7 +58,7 @@ class RecordProducer:
             AuthenticationFailedError: `oauth_cb` returned no token.
         """
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
-        self._last_error = ConnectionProblem()
+        self._last_error = LastClientError()
         self._settings = Properties({**settings, "error_cb": self._last_error.note})
         self._producer = new_client(Producer, self._settings)
         self._one_by_one: Producer | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import ConnectionProblem, new_client, text_of
+from kstream_kafka.client.librdkafka import LastClientError, new_client, text_of
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import KafkaError
@@ -94,7 +94,7 @@ class IdempotentProducer:
             KafkaConfigError: librdkafka refuses a property.
         """
         self._failures: list[str] = []
-        self._last_error = ConnectionProblem()
+        self._last_error = LastClientError()
         self._producer: Any = new_client(
             Producer,
             Properties(

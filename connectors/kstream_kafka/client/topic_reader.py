@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 
-from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, ConnectionProblem, map_error, new_client, text_of
+from kstream_kafka.client.librdkafka import GROUP_ERRORS, LEADER_CHANGING, UNREACHABLE, LastClientError, map_error, new_client, text_of
 from kstream_kafka.client.ports import Settings
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError
@@ -37,7 +37,7 @@ class TopicReader:
             settings: complete consumer properties. `isolation.level` is read_committed whatever they say.
         """
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
-        self._last_error = ConnectionProblem()
+        self._last_error = LastClientError()
         self._known: set[str] = set()
         self._reading = threading.Lock()
         own = {"isolation.level": "read_committed", "enable.partition.eof": "true", "error_cb": self._last_error.note}

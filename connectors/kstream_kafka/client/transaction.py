@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNREACHABLE, ConnectionProblem, map_error, new_client, text_of
+from kstream_kafka.client.librdkafka import UNREACHABLE, LastClientError, map_error, new_client, text_of
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.record_sending import send, send_all, too_large
 from kstream_kafka.client.redaction import Properties
@@ -63,7 +63,7 @@ class Transaction:
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._id = transactional_id
         self._seconds = timeout_ms / 1000
-        self._last_error = ConnectionProblem()
+        self._last_error = LastClientError()
         self._settings = Properties(
             {
                 "reconnect.backoff.ms": RECONNECT_MS,
