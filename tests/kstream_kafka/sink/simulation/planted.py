@@ -14,7 +14,7 @@ from kstream_kafka.sink.kafka_output import KafkaOutput
 from kstream_kafka.sink.partition_writer import KafkaPartitionWriter
 from kstream_kafka.sink.producer_record import Encoded
 from kstream_kafka.sink.receipt import Fence, fence_key
-from kstream_kafka.sink.receipts import FoundReceipt, FoundReceipts, Receipts
+from kstream_kafka.sink.receipts import Control, FoundReceipt, FoundReceipts, Receipts
 from kstream_kafka.sink.receipts_topic import ReceiptsTopic
 
 from kstream.batch import Json
@@ -162,10 +162,10 @@ def an_empty_partition_is_missed(patch: pytest.MonkeyPatch) -> None:
 def a_driver_that_saw_no_fence_looks_no_more(patch: pytest.MonkeyPatch) -> None:
     """The simulation has found this one: an old answer has no fence, so a half-written batch seems to be the first one of all."""
 
-    def look_again(self: ReceiptsTopic, driver: Writer, reader: TopicReader, receipts: Receipts, _seen: Any) -> frozenset[int]:
+    def look_again(self: ReceiptsTopic, driver: Writer, reader: TopicReader, receipts: Receipts, _seen: Any) -> Control:
         for fence in self._control(driver, reader)[0]:
             receipts.check_driver(fence)
-        return frozenset()
+        return Control([], frozenset(), frozenset())
 
     patch.setattr(ReceiptsTopic, "_look_again", look_again)
 
