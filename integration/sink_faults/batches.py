@@ -167,6 +167,13 @@ class RecordsOfBatch:
     def id(self) -> int:
         return 0
 
+    def getClass(self) -> Any:
+        return self
+
+    def getName(self) -> str:
+        """Of its class in the JVM: that of a list of records, for one."""
+        return "org.apache.spark.rdd.ParallelCollectionRDD"
+
     def dependencies(self) -> Any:
         return self
 
