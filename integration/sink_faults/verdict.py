@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, cast
 
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from integration.kafka_handle import KafkaHandle
@@ -56,10 +56,14 @@ def open_partitions(kafka: KafkaHandle, job: SinkJob) -> list[str]:
     """Return the partitions of the topic and of the receipts whose last stable offset stays below their high watermark. Blocks."""
     until = time.monotonic() + SETTLED_S
     while True:
-        stable, high = (_ends(kafka, job, level) for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED))
-        left = sorted(name for name, end in high.items() if stable[name] < end)
-        if not left or time.monotonic() > until:
-            return left
+        try:
+            stable, high = (_ends(kafka, job, level) for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED))
+            left = sorted(name for name, end in high.items() if stable[name] < end)
+            if not left or time.monotonic() > until:
+                return left
+        except KafkaException as e:  # the broker has not learned yet that it leads a new topic
+            if time.monotonic() > until or e.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH:
+                raise
         time.sleep(0.05)
 
 

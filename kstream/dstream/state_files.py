@@ -143,9 +143,13 @@ class StateFiles:
         if self._place is not None:
             read = partial(_read, self._place, files, self._bytes_read())
             return _base(self._sc, len(files), placed).mapPartitionsWithIndex(read, preservesPartitioning=True)
-        stored = [(self._store.path(file), self._store.read(file)) for file in files]
-        self._note(StateFigures(read_bytes=sum(len(data) for _, data in stored)))
-        return self._sc.union([self._sc.parallelize([one], 1) for one in stored]).flatMap(_decoded)
+        return self._sc.union([self._read_here(file) for file in files]).flatMap(_decoded)
+
+    def _read_here(self, file: str) -> RDD[tuple[str, bytes]]:
+        """Return an RDD with the path and the bytes of a file. Spark has the bytes then, and the driver keeps none."""
+        data = self._store.read(file)
+        self._note(StateFigures(read_bytes=len(data)))
+        return self._sc.parallelize([(self._store.path(file), data)], 1)
 
     def _bytes_read(self) -> Accumulator[int]:
         """Return the counter of the bytes that workers read. The first call makes it."""

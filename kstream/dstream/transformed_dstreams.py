@@ -220,7 +220,8 @@ class ForEachDStream(DStreamNode):
             partitions = func.prepare(batch, rdd)
             if any(stream.tasks_report for stream in inputs):
                 partitions = None
-            return self.ssc.graph.placement.called_at(self.creation_site, lambda: func.run(batch, rdd, partitions))
+            measured = self.ssc.graph.placement.called_at(self.creation_site, lambda: func.run(batch, rdd, partitions))
+            return measured if isinstance(measured, OutputFigures) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if self._own:
             self.ssc.graph.placement.called_at(self.creation_site, lambda: func(batch.time, rdd))
         else:

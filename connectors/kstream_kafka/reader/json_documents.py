@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -220,13 +220,17 @@ def _text_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+_EXACT = Context(prec=2 * 38)
+"""Python's own context has 28 digits, and a decimal of Spark 38."""
+
+
 def _decimal(precision: int, scale: int) -> Convert:
     def convert(value: Any) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError(f"{_kind(value)}, not a number")
         try:
             exact = Decimal(value.text if isinstance(value, _Number) else value)
-            found = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP) if exact.is_finite() else exact
+            found = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT) if exact.is_finite() else exact
         except InvalidOperation:
             raise ValueError(f"no number of {precision} digits") from None
         if not found.is_finite() or len(found.as_tuple().digits) > precision:

@@ -17,8 +17,8 @@ from kstream_kafka.sink.receipt import Digest, Digests
 from kstream_kafka.sink.spool import digests_of
 
 ONE_TO_ONE = "org.apache.spark.OneToOneDependency"
-SCANS = "org.apache.spark.sql.execution.datasources."
-"""Begins the classes of RDDs that scan a table. Who scans it again may find other files, or divide them otherwise."""
+SCANS = ("org.apache.spark.sql.execution.datasources.", "org.apache.spark.rdd.HadoopRDD", "org.apache.spark.rdd.NewHadoopRDD")
+"""Begin the classes of RDDs that scan files or a table. Who scans it again may find other files, or divide them otherwise."""
 
 
 class Recomputed(NamedTuple):

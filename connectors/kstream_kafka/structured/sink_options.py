@@ -102,7 +102,10 @@ SINK_REFUSED = {
 }
 """Options that Spark has and the sink refuses → the reason, and what to do."""
 
-_SERIALIZER = ("would be a Java class, which nothing here can call", "The columns key and value are text or bytes.")
+_SERIALIZER = (
+    "would be a Java class, which nothing here can call",
+    "The columns key and value are text or bytes; value.format encodes others.",
+)
 SINK_REFUSED_PARAMETERS = {
     "key.serializer": _SERIALIZER,
     "value.serializer": _SERIALIZER,

@@ -71,6 +71,8 @@ def test_a_field_that_a_value_lacks_is_null_and_one_that_the_schema_lacks_is_lef
         (pa.decimal128(10, 2), '"1.25"', Decimal("1.25")),
         (pa.decimal128(10, 2), "0.125", Decimal("0.13")),
         (pa.decimal128(38, 18), "12345678901234567890.000000000000000001", Decimal("12345678901234567890.000000000000000001")),
+        (pa.decimal128(38, 2), "123456789012345678901234567890.5", Decimal("123456789012345678901234567890.50")),
+        (pa.decimal128(38, 2), '"123456789012345678901234567890.125"', Decimal("123456789012345678901234567890.13")),
         (pa.date32(), '"2024-02-29"', date(2024, 2, 29)),
         (INSTANT, '"2024-01-02T03:04:05Z"', datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)),
         (INSTANT, '"2024-01-02T03:04:05.1234567+02:00"', datetime(2024, 1, 2, 1, 4, 5, 123456, tzinfo=timezone.utc)),
@@ -204,3 +206,17 @@ def test_chunks_are_decoded_as_their_values_one_by_one(seed: int) -> None:
 
 def test_base64_is_that_of_spark() -> None:
     assert one(pa.binary(), json.dumps(base64.b64encode(bytes(range(256))).decode())) == bytes(range(256))
+
+
+def test_a_decimal_of_38_digits_is_the_same_whichever_reader_decodes_its_chunk() -> None:
+    good, fields = b'{"d":123456789012345678901234567890.5}', pa.schema([("d", pa.decimal128(38, 2))])
+    alone, beside = decoded(fields, good, good), decoded(fields, good, b'{"d":"x"}')
+    assert alone[0][0] == beside[0][0] and not alone[1] and list(beside[1]) == [1]
+
+
+def test_after_a_misfit_a_field_whose_name_only_ends_so_is_no_suspect() -> None:
+    decoder = JsonFormat(ValueSchema("json", pa.schema([("id", pa.int64()), ("customer_id", pa.string())])))
+    decoder.decode(binary(b'{"id":"x"}'))
+    clean = binary(*[b'{"id":%d,"customer_id":"c"}' % i for i in range(50)])
+    assert not decoder._misfits_as_before(clean).any() and decoder._last_misfit is None  # pyright: ignore[reportPrivateUsage]
+    assert not decoder.decode(clean).malformed
