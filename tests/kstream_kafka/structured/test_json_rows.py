@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[pa.DataType, Any, str]] = {
     "day": (pa.date32(), date(2026, 1, 2), '"2026-01-02"'),
     "at": (pa.timestamp("us", "UTC"), datetime(2026, 1, 2, 3, 4, 5, 678901, timezone.utc), '"2026-01-02T03:04:05.678901Z"'),
     "local": (pa.timestamp("us"), datetime(1969, 1, 2, 3, 4, 5), '"1969-01-02T03:04:05"'),
-    "raw": (pa.binary(), b"\0\xff", '"AP8="'),
+    "raw": (pa.binary(), b"\1\xfe", '"Af4="'),
     "list": (pa.list_(pa.struct([("n", pa.int32())])), [{"n": 1}, None, {"n": None}], '[{"n":1},null,{}]'),
     "map": (pa.map_(pa.string(), pa.date32()), [("a", date(2026, 1, 2)), ("b", None)], '{"a":"2026-01-02","b":null}'),
 }
