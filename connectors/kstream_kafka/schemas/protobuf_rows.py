@@ -55,12 +55,30 @@ def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
     known = descriptor.fields_by_name
     if unknown := next((column.name for column in columns if column.name not in known), None):
         raise ValueError(f"the message {descriptor.full_name} has no field {path}{unknown}")
-    fills = [(column.name, _fill_of(known[column.name], column.type, f"{path}{column.name}")) for column in columns]
+    fills = list[tuple[str, Fill]]()
+    for column in columns:
+        field, inner = known[column.name], f"{path}{column.name}"
+        fills.append((column.name, _alone(field, _fill_of(field, column.type, inner), inner)))
 
     def fill(message: Any, row: Mapping[str, Any]) -> None:
         for name, put in fills:
             if (value := row[name]) is not None:
                 put(message, value)
+
+    return fill
+
+
+def _alone(field: Any, put: Fill, path: str) -> Fill:
+    """Return what refuses a value if another field of its oneof has one, which the value would clear."""
+    oneof = field.containing_oneof
+    if oneof is None or len(oneof.fields) == 1:  # a field that is `optional` in proto3 has a oneof for itself
+        return put
+    name = oneof.name
+
+    def fill(message: Any, value: Any) -> None:
+        if message.WhichOneof(name) is not None:
+            raise _FieldError(f"has a value in the field {path!r} and in another one of the oneof {name!r}")
+        put(message, value)
 
     return fill
 

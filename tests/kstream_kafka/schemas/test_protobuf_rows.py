@@ -9,13 +9,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from kstream_kafka.client.schema_registry import SchemaRegistry
 from kstream_kafka.schemas.plain_rows import plain_rows
 from kstream_kafka.schemas.protobuf import ProtobufDeserializer
 from kstream_kafka.schemas.protobuf_fields import natural
 from kstream_kafka.schemas.protobuf_rows import ProtobufRows
 
-from tests.kstream_kafka.schemas.protobuf_orders import EMPTY, VALUE, A, Order, an_order
+from tests.kstream_kafka.schemas.protobuf_orders import EMPTY, VALUE, A, Order, add_fields, an_order
 from tests.kstream_kafka.schemas.registry_server import registry_server
 
 COLUMNS = pa.struct([(field.name, natural(field)) for field in Order.DESCRIPTOR.fields])
@@ -79,3 +82,25 @@ def test_a_row_that_does_not_fit_is_an_error_that_names_the_field_and_shows_noth
     with pytest.raises(ValueError, match=words) as caught:
         encode([value], pa.struct(columns))
     assert "12345" not in str(caught.value)
+
+
+def a_payment() -> Any:
+    """Return a message of which one of two fields can be set, and a third, which is optional."""
+    file = descriptor_pb2.FileDescriptorProto(name="shop/payment.proto", package="shop", syntax="proto3")
+    payment = file.message_type.add(name="Payment")
+    payment.oneof_decl.add(name="way")
+    add_fields(payment, {"card": "string", "cash": "int64", "note": "optional string"})
+    for field in payment.field[:2]:
+        field.oneof_index = 0
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName("shop.Payment"))
+
+
+def test_a_row_with_two_fields_of_a_oneof_is_an_error() -> None:
+    payment = a_payment()
+    encoder = ProtobufRows(payment, 2, pa.struct([("card", pa.string()), ("cash", pa.int64()), ("note", pa.string())]))
+    found = payment.FromString(encoder({"card": None, "cash": 7, "note": "n"})[6:])
+    assert (found.WhichOneof("way"), found.cash, found.note) == ("cash", 7, "n")
+    with pytest.raises(ValueError, match=r"^has a value in the field 'cash' and in another one of the oneof 'way'$"):
+        encoder({"card": "SECRET", "cash": 7, "note": None})
