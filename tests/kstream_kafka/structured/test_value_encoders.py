@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Generator
 from datetime import date, datetime, timezone
 from typing import Any
@@ -17,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from kstream_kafka.errors import RowEncodingError, SourceOptionError
 from kstream_kafka.sink.frame_columns import kept
 from kstream_kafka.structured.sink_options import SinkOptions
-from kstream_kafka.structured.value_encoders import ValueEncoding
+from kstream_kafka.structured.value_encoders import ValueEncoding, plain_cell
 from kstream_kafka.structured.writers import KafkaBatchWriter
 from pyspark.sql import Row
 from pyspark.sql.types import (
@@ -29,6 +30,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -93,6 +95,23 @@ def test_rows_of_an_older_spark_have_the_bytes_of_arrow() -> None:
     at = '"2026-01-02T03:04:05.678901Z"'
     expected = f'{{"at":{at},"days":{{"a":"2026-01-02"}},"list":[{{"id":1,"at":{at}}},null]}}'.encode()
     assert bodies(options(**{"value.format": "json"}), *rows, kind=kind) == [expected, None]
+
+
+def test_the_hour_that_comes_twice_keeps_its_two_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        try:
+            for hour in (0, 1):
+                at = datetime(2026, 10, 25, hour, 30, 0, 7, timezone.utc)
+                local = datetime(2026, 10, 25, 2, 30, 0, 7, fold=hour)  # as Spark gives it
+                assert plain_cell(local, TimestampType()) == int(at.timestamp()) * 1_000_000 + 7
+                assert plain_cell(at, TimestampType()) == int(at.timestamp()) * 1_000_000 + 7
+            naive = datetime(2026, 10, 25, 2, 30, tzinfo=timezone.utc)
+            assert plain_cell(naive.replace(tzinfo=None), TimestampNTZType()) == int(naive.timestamp()) * 1_000_000
+        finally:
+            patch.undo()
+            time.tzset()
 
 
 def test_a_schema_of_avro_is_registered_once_under_the_subject_of_the_topic(server: RegistryServer) -> None:
