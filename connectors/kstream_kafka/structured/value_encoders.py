@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, TimestampType
 
 from kstream_kafka.errors import RowEncodingError, SourceOptionError
 from kstream_kafka.reader.registry_options import SCHEMA_ID, registry_of, schema_id_of_options
@@ -161,6 +161,8 @@ def plain_cell(value: Any, kind: DataType) -> Any:
         return [plain_cell(item, kind.elementType) for item in value]
     if isinstance(kind, MapType):
         return [(plain_cell(key, kind.keyType), plain_cell(item, kind.valueType)) for key, item in value.items()]
+    if isinstance(kind, BinaryType):
+        return bytes(value)  # protobuf refuses a bytearray
     if isinstance(kind, TimestampType) and value.tzinfo is None:
         value = value.astimezone(timezone.utc)  # toInternal does not know the second hour of two, `fold`
     return kind.toInternal(value) if kind.needConversion() else value

@@ -23,6 +23,7 @@ from kstream_kafka.structured.writers import KafkaBatchWriter
 from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DataType,
     DateType,
     LongType,
@@ -130,6 +131,13 @@ def test_a_file_of_protobuf_is_given_by_its_id(server: RegistryServer) -> None:
     assert raw is not None
     found = Order.FromString(raw[6:])
     assert (raw[:6], found.id, found.at.ToDatetime(timezone.utc)) == (b"\0\0\0\0\2\0", 7, AT)
+
+
+def test_bytes_of_an_older_spark_become_a_field_of_protobuf(server: RegistryServer) -> None:
+    ProtobufSerializer(Order, SchemaRegistryClient({"url": server.url}))(an_order(), VALUE)
+    given, kind = options(server, **{"value.format": "protobuf", "value.schema.id": "2"}), StructType([StructField("raw", BinaryType())])
+    (raw,) = bodies(given, Row(key=b"k", value=Row(raw=bytearray(b"\0\1"))), kind=kind)
+    assert raw is not None and Order.FromString(raw[6:]).raw == b"\0\1"
 
 
 def test_a_row_that_cannot_be_encoded_is_one_error_with_its_place(server: RegistryServer) -> None:
