@@ -5,7 +5,7 @@ The driver checks types by the frame alone. The tasks open the encoder, which ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -134,11 +134,28 @@ class FrameEncoder:
 
         from kstream_kafka.schemas.plain_rows import plain_rows
 
-        return pa.array(self._encoded(plain_rows(values, self._arrow)), pa.binary())
+        rows: Iterable[Any]
+        try:
+            rows = plain_rows(values, self._arrow)
+        except ValueError:  # it does not say in which row
+            rows = self._one_by_one(values)
+        return pa.array(self._encoded(rows), pa.binary())
 
     def of_row(self, value: Any) -> bytes | None:
         """Return the bytes of a cell of a row of Spark, as Spark before 4.1 gives it. RowEncodingError if it has none."""
         return self._encoded([plain_cell(value, self._encoding.struct)])[0]
+
+    def _one_by_one(self, values: pa.Array) -> Iterator[Any]:
+        """Yield `plain_rows` of a column of which a row has none. RowEncodingError at that row."""
+        from kstream_kafka.schemas.plain_rows import plain_rows
+
+        for i in range(len(values)):
+            try:
+                (row,) = plain_rows(values.slice(i, 1), self._arrow)
+            except ValueError as e:  # its text may have a value
+                reason = "has a string that is no UTF-8" if isinstance(e, UnicodeError) else f"cannot be read: {type(e).__name__}"
+                raise RowEncodingError(self._rows + 1, _task(), self._encoding.format, reason) from None
+            yield row
 
     def _encoded(self, values: Iterable[Any]) -> list[bytes | None]:
         encode, found = self._encode, list[bytes | None]()

@@ -147,6 +147,15 @@ def test_a_row_that_cannot_be_encoded_is_one_error_with_its_place(server: Regist
     assert (caught.value.facts["row"], caught.value.facts["task"]) == (4, 0)
 
 
+def test_a_string_that_is_no_utf_8_is_an_error_with_its_place() -> None:
+    kind, given = StructType([StructField("text", StringType())]), options(**{"value.format": "json"})
+    texts = [pa.array(raw, pa.binary()).view(pa.string()) for raw in ([b"a"], [b"b", b"SECRET\xff", b"c"])]
+    batches = [pa.RecordBatch.from_arrays([pa.StructArray.from_arrays([t], ["text"]), t], ["value", "key"]) for t in texts]
+    with pytest.raises(RowEncodingError, match=r"^Row 3 of partition 0 .* as json: the value has a string that is no UTF-8") as caught:
+        bodies(given, *batches, kind=kind)
+    assert "SECRET" not in str(caught.value) and "ff" not in str(caught.value) and caught.value.__suppress_context__
+
+
 def test_columns_that_do_not_fit_are_refused_by_the_driver_or_before_the_first_row(server: RegistryServer) -> None:
     other = StructType([StructField("id", StringType()), StructField("at", TimestampType())])
     with pytest.raises(SourceOptionError, match="have 'value' as struct<id:string,at:timestamp>, and the field id is long"):
