@@ -39,6 +39,12 @@ def is_repeated(field: Any) -> bool:
     return bool(field.label == field.LABEL_REPEATED if found is None else found)
 
 
+def is_required(field: Any) -> bool:
+    """Return whether a message must have a field, as it can be in proto2. Older packages tell it by a label."""
+    found = getattr(field, "is_required", None)
+    return bool(field.label == field.LABEL_REQUIRED if found is None else found)
+
+
 def is_map(field: Any) -> bool:
     """Return whether a field is a map."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from kstream_kafka.schemas.framing import frame_of
-from kstream_kafka.schemas.plain_message import DURATION, TIMESTAMP, WRAPPERS, is_map, is_repeated
+from kstream_kafka.schemas.plain_message import DURATION, TIMESTAMP, WRAPPERS, is_map, is_repeated, is_required
 from kstream_kafka.schemas.plain_rows import Make
 from kstream_kafka.schemas.protobuf_fields import UTC, misfit, types_of
 from kstream_kafka.schemas.protobuf_schema import FIRST, path_bytes
@@ -37,7 +37,7 @@ class ProtobufRows:
             columns: the struct.
 
         Raises:
-            ValueError: a column has no field, or one of another type.
+            ValueError: a column has no field, or one of another type; or a required field has no column.
         """
         self._message = message
         self._frame = frame_of(schema_id) + path_bytes(FIRST)
@@ -47,7 +47,10 @@ class ProtobufRows:
         """Return the framed bytes of a row. ValueError, which shows nothing of the row, if a value does not fit its field."""
         message = self._message()
         self._fill(message, row)
-        return self._frame + message.SerializeToString(deterministic=True)
+        try:
+            return self._frame + message.SerializeToString(deterministic=True)
+        except Exception as e:  # EncodeError is no ValueError
+            raise ValueError(f"becomes no message of Protobuf: {type(e).__name__}") from None
 
 
 def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
@@ -55,6 +58,9 @@ def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
     known = descriptor.fields_by_name
     if unknown := next((column.name for column in columns if column.name not in known), None):
         raise ValueError(f"the message {descriptor.full_name} has no field {path}{unknown}")
+    required, given = frozenset(name for name, field in known.items() if is_required(field)), {column.name for column in columns}
+    if missing := next((name for name in known if name in required and name not in given), None):
+        raise ValueError(f"the field {path}{missing} is required and has no column")
     fills = list[tuple[str, Fill]]()
     for column in columns:
         field, inner = known[column.name], f"{path}{column.name}"
@@ -64,6 +70,8 @@ def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
         for name, put in fills:
             if (value := row[name]) is not None:
                 put(message, value)
+            elif name in required:
+                raise _FieldError(f"has null in the field {path + name!r}, which its message requires")
 
     return fill
 

@@ -18,7 +18,7 @@ from kstream_kafka.schemas.protobuf import ProtobufDeserializer
 from kstream_kafka.schemas.protobuf_fields import natural
 from kstream_kafka.schemas.protobuf_rows import ProtobufRows
 
-from tests.kstream_kafka.schemas.protobuf_orders import EMPTY, VALUE, A, Order, add_fields, an_order
+from tests.kstream_kafka.schemas.protobuf_orders import EMPTY, FIELD, VALUE, A, Order, add_fields, an_order
 from tests.kstream_kafka.schemas.registry_server import registry_server
 
 COLUMNS = pa.struct([(field.name, natural(field)) for field in Order.DESCRIPTOR.fields])
@@ -104,3 +104,29 @@ def test_a_row_with_two_fields_of_a_oneof_is_an_error() -> None:
     assert (found.WhichOneof("way"), found.cash, found.note) == ("cash", 7, "n")
     with pytest.raises(ValueError, match=r"^has a value in the field 'cash' and in another one of the oneof 'way'$"):
         encoder({"card": "SECRET", "cash": 7, "note": None})
+
+
+def a_parcel() -> Any:
+    """Return a message of proto2 with a required field, inside of a message too."""
+    file = descriptor_pb2.FileDescriptorProto(name="shop/parcel.proto", package="shop", syntax="proto2")
+    add_fields(file.message_type.add(name="Box"), {"size": "int64", "color": "string"})
+    add_fields(file.message_type.add(name="Parcel"), {"id": "int64", "box": ".shop.Box", "note": "string"})
+    for message in file.message_type:
+        message.field[0].label = FIELD.LABEL_REQUIRED
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName("shop.Parcel"))
+
+
+def test_a_required_field_has_a_column_and_is_not_null() -> None:
+    parcel, box = a_parcel(), pa.struct([("size", pa.int64())])
+    encoder = ProtobufRows(parcel, 2, pa.struct([("id", pa.int64()), ("box", box)]))
+    assert encoder({"id": 1, "box": None})[6:] == b"\x08\1"
+    with pytest.raises(ValueError, match="has null in the field 'id', which its message requires"):
+        encoder({"id": None, "box": {"size": 12345}})
+    with pytest.raises(ValueError, match=r"has null in the field 'box\.size', which its message requires"):
+        encoder({"id": 12345, "box": {"size": None}})
+    colored = pa.struct([("color", pa.string())])
+    for columns, name in (([("note", pa.string())], "id"), ([("id", pa.int64()), ("box", colored)], r"box\.size")):
+        with pytest.raises(ValueError, match=f"the field {name} is required and has no column"):
+            ProtobufRows(parcel, 2, pa.struct(columns))
