@@ -115,7 +115,7 @@ class _Fields(AvroFields):
                 return None
         elif logical in TIMESTAMPS:
             if pa.types.is_timestamp(kind) and (kind.tz is None) == (TIMESTAMPS[logical].tz is None):
-                return (lambda micros: micros // 1000) if logical.endswith("millis") else None
+                return _millis(path) if logical.endswith("millis") else None
         elif logical == "date":
             if pa.types.is_date32(kind):
                 return None
@@ -126,6 +126,18 @@ class _Fields(AvroFields):
     def _may_be_null(self, schema: Any) -> bool:
         branches = schema if isinstance(schema, list) else [schema]
         return any(type_name(branch) == "null" for branch in branches)
+
+
+def _millis(path: str) -> Make:
+    """Return what makes milliseconds of microseconds. It refuses a time that would lose a part."""
+
+    def millis(micros: int) -> int:
+        found, rest = divmod(micros, 1000)
+        if rest:
+            raise ValueError(f"has in the field {path!r} a time with microseconds, and its schema has milliseconds")
+        return found
+
+    return millis
 
 
 def _checked(found: Any, name: str, path: str) -> Make:
