@@ -77,8 +77,12 @@ class _Fields(AvroFields):
             if make is not None:
                 makes.append((column.name, make))
         for name, field in fields.items():
-            if name not in columns.names and "default" not in field and not self._may_be_null(field["type"]):
+            if name in columns.names:
+                continue
+            if "default" not in field and not self._may_be_null(field["type"]):
                 raise ValueError(f"the field {path}{name} has no column and no default")
+            if self._has_bytes(field["type"], field.get("default")):
+                raise ValueError(f"the field {path}{name} has no column, and fastavro cannot write a default of bytes")
         return (lambda row: {**row, **{name: make(row[name]) for name, make in makes}}) if makes else None
 
     def _of_value(self, schema: Any, kind: pa.DataType, path: str) -> Make:
@@ -122,6 +126,22 @@ class _Fields(AvroFields):
         elif kind in _WIDER.get(name, ()):
             return _checked(found, name, path)
         raise ValueError(f"the field {path} is {shown(found)}, and the column is {kind}")
+
+    def _has_bytes(self, schema: Any, default: Any) -> bool:
+        """Return whether a default has bytes. It is JSON, so they are a text there, and fastavro does not take one for bytes."""
+        if default is None:
+            return False
+        if isinstance(schema, list):  # a default is one of the first type of a union
+            return any(self._has_bytes(branch, default) for branch in [one for one in schema if type_name(one) != "null"][:1])
+        found = self._resolved(schema)
+        name = type_name(found)
+        if name == "array":
+            return any(self._has_bytes(found["items"], item) for item in default)
+        if name == "map":
+            return any(self._has_bytes(found["values"], item) for item in default.values())
+        if is_record(found):
+            return any(self._has_bytes(f["type"], default.get(f["name"], f.get("default"))) for f in found["fields"])
+        return name in ("bytes", "fixed")
 
     def _may_be_null(self, schema: Any) -> bool:
         branches = schema if isinstance(schema, list) else [schema]

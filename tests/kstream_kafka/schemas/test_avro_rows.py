@@ -125,3 +125,39 @@ def test_a_time_with_microseconds_is_not_cut_to_milliseconds(logical: str, zone:
     assert encode([{"a": -2000}], schema, columns) == [b"\0\0\0\0\1\3"]
     with pytest.raises(ValueError, match="has in the field 'a' a time with microseconds, and its schema has milliseconds"):
         encode([{"a": 1_234_567}], schema, columns)
+
+
+BYTES = {"type": "record", "name": "B", "fields": [{"name": "x", "type": "bytes"}]}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("bytes", "SECRET"),
+        (DECIMAL, "\1"),
+        ({"type": "fixed", "name": "F", "size": 2}, "ab"),
+        (["bytes", "null"], "a"),
+        ({"type": "array", "items": "bytes"}, ["a"]),
+        ({"type": "map", "values": "bytes"}, {"k": "a"}),
+        (BYTES, {"x": "a"}),
+    ],
+)
+def test_a_default_of_bytes_which_no_row_can_have_is_refused_before_a_row(kind: Any, default: Any) -> None:
+    fields = [{"name": "a", "type": "int"}, {"name": "b", "type": kind, "default": default}]
+    with pytest.raises(ValueError, match="the field b has no column, and fastavro cannot write a default of bytes"):
+        encode([], record(*fields), pa.struct([("a", pa.int32())]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "raw"),
+    [
+        (["null", "bytes"], None, b"\0"),
+        ({"type": "array", "items": "bytes"}, [], b"\0"),
+        (["string", "bytes"], "x", b"\0\2x"),
+        (["null", BYTES], None, b"\0"),
+    ],
+)
+def test_a_default_without_bytes_is_written(kind: Any, default: Any, raw: bytes) -> None:
+    fields = [{"name": "a", "type": "int"}, {"name": "b", "type": kind, "default": default}]
+    assert encode([{"a": 1}], record(*fields), pa.struct([("a", pa.int32())])) == [b"\0\0\0\0\1\2" + raw]
