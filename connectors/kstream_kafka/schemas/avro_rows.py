@@ -1,6 +1,7 @@
 """AvroRows: rows of a struct as Avro values, in Confluent's framing. Needs pyarrow and fastavro.
 
-A column becomes a field of the same or of a wider type, never a narrower one. fastavro itself checks little: it would write a number
+A column becomes a field of the same or of a wider type, never a narrower one. Only points in time are cut to the milliseconds of a field,
+as Spark's to_avro and Confluent's serializer do. fastavro itself checks little: it would write a number
 that is too large for its field, and false for null.
 """
 
@@ -119,7 +120,7 @@ class _Fields(AvroFields):
                 return None
         elif logical in TIMESTAMPS:
             if pa.types.is_timestamp(kind) and (kind.tz is None) == (TIMESTAMPS[logical].tz is None):
-                return _millis(path) if logical.endswith("millis") else None
+                return (lambda micros: micros // 1000) if logical.endswith("millis") else None
         elif logical == "date":
             if pa.types.is_date32(kind):
                 return None
@@ -146,18 +147,6 @@ class _Fields(AvroFields):
     def _may_be_null(self, schema: Any) -> bool:
         branches = schema if isinstance(schema, list) else [schema]
         return any(type_name(branch) == "null" for branch in branches)
-
-
-def _millis(path: str) -> Make:
-    """Return what makes milliseconds of microseconds. It refuses a time that would lose a part."""
-
-    def millis(micros: int) -> int:
-        found, rest = divmod(micros, 1000)
-        if rest:
-            raise ValueError(f"has in the field {path!r} a time with microseconds, and its schema has milliseconds")
-        return found
-
-    return millis
 
 
 def _checked(found: Any, name: str, path: str) -> Make:
