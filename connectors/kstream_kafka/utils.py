@@ -412,13 +412,15 @@ class KafkaUtils:
             OutputChangedError: the batch is half-written, and has other records now; or the checkpoint is older than what was written.
             KafkaError: the brokers do not answer, or refuse this client or a record.
         """
+        from kstream.sinks.named_output import noting
         from kstream_kafka.sink.frame_output import CALL, write_frame
         from kstream_kafka.sink.kafka_output import AT_LEAST_ONCE, KafkaTarget
 
         if name is None and delivery != AT_LEAST_ONCE:
             raise refused(ValueError(f"{CALL}: name is missing. Give one of the outputs of foreachBatch: {CALL}(…, name='totals')"))
-        target = KafkaTarget.of(CALL, name or f"kafka {topic}", topic, kafkaParams, delivery, prefix, outputChanged, audit)
-        write_frame(df, target)
+        with noting(None if delivery == AT_LEAST_ONCE else name):
+            target = KafkaTarget.of(CALL, name or f"kafka {topic}", topic, kafkaParams, delivery, prefix, outputChanged, audit)
+            write_frame(df, target)
 
 
 def _spark24_form(topics: Any, kafkaParams: Any, fromOffsets: Any) -> tuple[Subscribed, KafkaParams, Positions]:

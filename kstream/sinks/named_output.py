@@ -7,7 +7,8 @@ refused. So it has its name at once, and what writes it is made when the functio
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Json
@@ -71,31 +72,38 @@ class NamedOutput(Output):
         if failure is not None:
             raise failure
 
-    def write(self, call: str, rdd: RDD[Any], make: Callable[[], Output], made_of: object) -> None:
+    @contextmanager
+    def noting(self) -> Generator[None]:
+        """Note an error of the `with` block: it fails the batch, also if the function catches it. The first one counts."""
+        try:
+            yield
+        except BaseException as e:
+            with _lock:
+                self._failure = self._failure or e
+            raise
+
+    def write(self, call: str, make_rdd: Callable[[], RDD[Any]], make: Callable[[], Output], made_of: object) -> None:
         """Write the batch that runs. Blocks until it is written.
 
         Args:
             call: the name of the public function, for the message.
-            rdd: its records.
+            make_rdd: make_rdd() returns its records.
             make: make() returns what writes. It is called at the first write, and after another `made_of`.
             made_of: what it is made of.
 
         Raises:
             ValueError: this output has been written in this batch.
-            Exception: of the output.
+            Exception: of the output or of `make_rdd`.
         """
-        with _lock:
-            batch, self._batch = self._batch, None
-        if batch is None:
-            raise refused(ValueError(f"{call}: output {self.name!r} is written twice in one batch. Give each frame a name of its own"))
-        try:
+        with self.noting():
+            with _lock:
+                batch, self._batch = self._batch, None
+            if batch is None:
+                raise refused(ValueError(f"{call}: output {self.name!r} is written twice in one batch. Give each frame a name of its own"))
+            rdd = make_rdd()
             output = self._made(batch.time, make, made_of)
             partitions = output.prepare(batch, rdd)
             output.run(batch, rdd, None if self._computes_all else partitions)
-        except BaseException as e:
-            with _lock:
-                self._failure = e
-            raise
 
     def _made(self, time: Time, make: Callable[[], Output], made_of: object) -> Output:
         """Return what writes. A new one goes on from what the one before has stored."""
@@ -177,6 +185,18 @@ def checked_names(call: str, names: Sequence[str]) -> tuple[str, ...]:
         if not name or "," in name:
             raise refused(ValueError(f"{call}: outputs has {name!r}; give some text without commas"))
     return tuple(names)
+
+
+@contextmanager
+def noting(name: str | None) -> Generator[None]:
+    """Note an error of the `with` block for the output of this name, as `NamedOutput.noting`, if a function runs that may write it."""
+    with _lock:
+        found = None if name is None else _writable.get(name)
+    if found is None:
+        yield
+        return
+    with found.noting():
+        yield
 
 
 def writable_output(call: str, name: str) -> NamedOutput:

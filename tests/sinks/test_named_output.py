@@ -71,7 +71,7 @@ class Function:
 
     def write(self, _ms: int = 0, name: str = "rows") -> None:
         given: Any = None
-        writable_output("write", name).write("write", given, lambda: self.rows, self.made_of)
+        writable_output("write", name).write("write", lambda: given, lambda: self.rows, self.made_of)
 
 
 class Lossless(LogInput):
@@ -173,6 +173,34 @@ def test_an_output_is_written_once_in_a_batch() -> None:
     function.does = twice
     words = "output 'rows' is written twice in one batch. Give each frame a name of its own"
     assert words in error_of_a_batch(driver, ValueError)
+
+
+def test_what_is_refused_fails_the_batch_though_the_function_catches_it() -> None:
+    function = Function()
+    driver = driver_of(World(), function).start()
+
+    def twice(_ms: int) -> None:
+        function.write()
+        with suppress(ValueError):
+            function.write()
+
+    function.does = twice
+    assert "output 'rows' is written twice in one batch" in error_of_a_batch(driver, ValueError)
+
+
+def test_records_that_cannot_be_planned_fail_the_batch_though_the_function_catches_it() -> None:
+    function = Function()
+    driver = driver_of(World(), function).start()
+
+    def plans() -> Any:
+        raise OSError("no plan")
+
+    def catches(_ms: int) -> None:
+        with suppress(OSError):
+            writable_output("write", "rows").write("write", plans, lambda: function.rows, "parameters")
+
+    function.does = catches
+    assert error_of_a_batch(driver, OSError) == "no plan"
 
 
 def test_a_function_writes_in_any_of_its_threads_and_nobody_writes_when_it_has_ended() -> None:

@@ -49,7 +49,7 @@ def write_frame(df: Any, target: KafkaTarget) -> None:
     encoder = RowEncoder(target.name, columns, target.topic, target.params.max_record_bytes)
     if target.is_exactly_once:
         output = writable_output(CALL, target.name)
-        output.write(CALL, _records(df, encoder), target.output, target)
+        output.write(CALL, lambda: _records(df, encoder), target.output, target)
     else:
         _records(df, encoder).foreachPartition(AtLeastOnceWriter(target.params.sink()))
 

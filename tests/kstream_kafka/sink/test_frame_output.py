@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -192,3 +193,38 @@ def test_what_cannot_be_written_is_refused_in_one_sentence(life: Life) -> None:
     refused(Frame(), ValueError, r"no function of foreachBatch runs that may write output 'other'.*outputs=\['other'\]", name="other")
     refused(Frame(), ValueError, "prefix is ''", prefix="")
     assert values(life.kafka) == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "given"),
+    [(Frame(types={"key": StringType()}), {}), (Frame(), {"prefix": ""}), (Frame(streaming=True), {}), ([1], {})],
+    ids=["no value", "no prefix", "streaming", "no frame"],
+)
+def test_a_refusal_fails_the_batch_though_the_function_catches_it(life: Life, frame: Any, given: dict[str, Any]) -> None:
+    def catches() -> None:
+        with suppress(Exception):
+            write(frame, **given)
+
+    with pytest.raises((TypeError, ValueError), match=r"writeDataFrame|prefix"):
+        life.run(1000, catches)
+    life.run(1000, lambda: write(Frame([row("a")])), is_first_try=False)
+    assert values(life.kafka) == ["a"]
+
+
+def test_a_frame_that_spark_cannot_plan_fails_the_batch_though_the_function_catches_it(life: Life) -> None:
+    frame = Frame([{}])
+
+    def catches() -> None:
+        with suppress(KeyError):
+            write(frame)
+
+    with pytest.raises(KeyError):
+        life.run(1000, catches)
+
+
+def test_a_refusal_of_a_frame_at_least_once_is_left_to_the_function(life: Life) -> None:
+    def catches() -> None:
+        with suppress(ValueError):
+            write(Frame(types={"key": StringType()}), delivery="at-least-once")
+
+    life.run(1000, catches)
