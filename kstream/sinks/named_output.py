@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Json
@@ -48,22 +48,46 @@ class NamedOutput(Output):
         self._computes_all = False
         self._failure: BaseException | None = None
         """Why the batch was not written, at this try. `_lock` guards it."""
+        self._num_running = 0
+        """How many blocks of `noting` run, in any thread. `_lock` guards it."""
 
     def restore(self, writer: Writer, stored: Json) -> None:
         check_has_checkpoint(self.name, writer)
         self._driver, self._stored, self._output = writer, stored, None
 
-    def begin(self, batch: OutputBatch, computes_all: bool) -> None:
-        """Let a batch be written from now on. `computes_all`: whether an input must report on all of its records."""
+    def begin(self, batch: OutputBatch, computes_all: bool, call: str) -> None:
+        """Let a batch be written from now on.
+
+        Args:
+            batch: the batch.
+            computes_all: whether an input must report on all of its records.
+            call: the name of the public function, for the message.
+
+        Raises:
+            RuntimeError: a write of an earlier try still runs.
+        """
         with _lock:
+            self._check_none_runs(call)
             self._batch, self._computes_all, self._failure = batch, computes_all, None
             _writable[self.name] = self
 
-    def end(self) -> None:
-        """Let nothing be written until the next batch."""
+    def end(self, call: str) -> None:
+        """Let nothing be written until the next batch. A write that still runs fails this one. `call`: as for `begin`."""
         with _lock:
             self._batch = None
-            _writable.pop(self.name, None)
+            if _writable.get(self.name) is self:
+                del _writable[self.name]
+            try:
+                self._check_none_runs(call)
+            except RuntimeError as e:
+                self._failure = self._failure or e
+
+    def _check_none_runs(self, call: str) -> None:
+        """Raise RuntimeError if a write still runs. The caller holds `_lock`."""
+        if self._num_running:
+            raise RuntimeError(
+                f"the function of {call} has returned while its write of output {self.name!r} still runs. Join the thread of the write"
+            )
 
     def check(self) -> None:
         """Raise the error of the write of this try, which the function may have caught."""
@@ -75,12 +99,24 @@ class NamedOutput(Output):
     @contextmanager
     def noting(self) -> Generator[None]:
         """Note an error of the `with` block: it fails the batch, also if the function catches it. The first one counts."""
+        with _lock:
+            self._num_running += 1
+        with self._noted():
+            yield
+
+    @contextmanager
+    def _noted(self) -> Generator[None]:
+        """As `noting`, for a block that is counted already."""
+        failure: BaseException | None = None
         try:
             yield
         except BaseException as e:
-            with _lock:
-                self._failure = self._failure or e
+            failure = e
             raise
+        finally:
+            with _lock:
+                self._num_running -= 1
+                self._failure = self._failure or failure
 
     def write(self, call: str, make_rdd: Callable[[], RDD[Any]], make: Callable[[], Output], made_of: object) -> None:
         """Write the batch that runs. Blocks until it is written.
@@ -157,13 +193,13 @@ class FunctionOutput(Output):
         return ()
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
-        for output in self._outputs:
-            output.begin(batch, computes_all=partitions is None)
         try:
+            for output in self._outputs:
+                output.begin(batch, partitions is None, self.name)
             check_output_has_run(self.name, self._function(batch.time, rdd))
         finally:
             for output in self._outputs:
-                output.end()
+                output.end(self.name)
         for output in self._outputs:
             output.check()
 
@@ -192,10 +228,9 @@ def noting(name: str | None) -> Generator[None]:
     """Note an error of the `with` block for the output of this name, as `NamedOutput.noting`, if a function runs that may write it."""
     with _lock:
         found = None if name is None else _writable.get(name)
-    if found is None:
-        yield
-        return
-    with found.noting():
+        if found is not None:
+            found._num_running += 1
+    with found._noted() if found is not None else nullcontext():
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kstream_kafka import KafkaUtils
@@ -222,6 +222,40 @@ def test_a_function_writes_in_any_of_its_threads_and_nobody_writes_when_it_has_e
     driver.stop()
     assert "write: no function of foreachBatch runs that may write output 'rows'" in str(errors[0])
     assert "stream.foreachBatch(func, outputs=['rows'])" in str(errors[0])
+
+
+def test_a_write_that_still_runs_when_its_function_returns_fails_the_batch_and_each_try_until_it_ends() -> None:
+    outputs = FunctionOutput("foreachBatch", lambda _time, _rdd: does(), ["others", "rows"])
+    for part in outputs.parts():
+        part.restore(Writer("job", 1, "", lambda _: None, lambda _time, _nonce: False), None)
+    goes_on, begun, rows, rdd = threading.Event(), threading.Event(), Rows(), cast("Any", None)
+
+    def plans() -> Any:
+        begun.set()
+        goes_on.wait(60)
+
+    def write(name: str = "rows") -> None:
+        writable_output("write", name).write("write", plans, lambda: rows, "parameters")
+
+    def not_joined() -> None:
+        thread.start()
+        begun.wait(60)
+
+    thread, does = threading.Thread(target=write), cast("Callable[[], object]", not_joined)
+    batch = OutputBatch(Time(FIRST), "nonce", True)
+    words = r"^the function of foreachBatch has returned while its write of output 'rows' still runs\. Join the thread of the write$"
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=words):
+            outputs.run(batch, rdd, ())
+        for name in ("others", "rows"):
+            with pytest.raises(ValueError, match="no function of foreachBatch runs"):
+                write(name)
+        does = begun.set
+    goes_on.set()
+    thread.join()
+    does = write
+    outputs.run(batch, rdd, ())
+    assert len([call for call in rows.calls if call[0] == "run"]) == 2
 
 
 def test_what_writes_is_made_anew_of_other_parameters_and_goes_on_from_what_is_stored() -> None:
