@@ -95,8 +95,11 @@ def with_given_up(batches: Sequence[AuditEntry], given_up: Iterable[GivenUp]) ->
     """Return the entries, each with what is written of the batches that were given up before it: it is between the same ends."""
     found = list(batches)
     for gone in given_up:
-        place = next(place for place, entry in enumerate(found) if entry.is_batch and entry.time_ms > gone.time_ms)
-        found[place] = replace(found[place], digests=sum_of([found[place].digests, gone.digests]))
+        for topic, digest in gone.digests.items():
+            later = (n for n, entry in enumerate(found) if entry.is_batch and entry.time_ms > gone.time_ms and topic in entry.ends)
+            place = next(later, None)
+            if place is not None:
+                found[place] = replace(found[place], digests=sum_of([found[place].digests, {topic: digest}]))
     return found
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from kstream_kafka.sink.audit import AuditEntry
+from kstream_kafka.sink.receipt import GivenUp
 from kstream_kafka.sink.spool import digests_of
-from kstream_kafka.tools.audit_check import AuditVerdict, TopicCheck, batches_of, input_findings, inputs_of, topics_of
+from kstream_kafka.tools.audit_check import AuditVerdict, TopicCheck, batches_of, input_findings, inputs_of, topics_of, with_given_up
 
 OUT = "out"
 
@@ -161,3 +162,9 @@ def test_without_a_beginning_the_first_batch_only_says_where_the_next_one_begins
 
 def test_a_log_that_is_shorter_than_it_was_has_no_ranges() -> None:
     assert TopicCheck(OUT, [entry(0, [], [5]), entry(1000, [b"a"], [1])]).ranges() == {}
+
+
+def test_what_a_given_up_batch_has_written_counts_for_the_next_batch_that_names_the_topic() -> None:
+    batches = [entry(1000, [b"a"], [1]), entry(3000, [], None), entry(4000, [b"c"], [3])]
+    gone = GivenUp(2000, digests_of([(OUT, None, b"b", (), None, None)]))
+    assert check(with_given_up(batches, [gone]), {0: {1: b"b", 2: b"c"}}) == []
