@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kstream.batch import Json
+from kstream.batch import Json, OutputFigures
+from kstream.batch.figures import together
 from kstream.batch_time import Time
 from kstream.dstream.arguments import check_output_has_run
 from kstream.output import Output, OutputBatch, Writer
@@ -21,7 +22,7 @@ from kstream.sinks.receipt import check_has_checkpoint
 if TYPE_CHECKING:
     from pyspark import RDD
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _writable: dict[str, NamedOutput] = {}
 """The outputs of the functions that run now, by name. `_lock` guards it."""
 
@@ -50,6 +51,8 @@ class NamedOutput(Output):
         """Why the batch was not written, at this try. `_lock` guards it."""
         self._num_running = 0
         """How many blocks of `noting` run, in any thread. `_lock` guards it."""
+        self.figures = OutputFigures()
+        """What the write of this try has measured."""
 
     def restore(self, writer: Writer, stored: Json) -> None:
         check_has_checkpoint(self.name, writer)
@@ -69,6 +72,7 @@ class NamedOutput(Output):
         with _lock:
             self._check_none_runs(call)
             self._batch, self._computes_all, self._failure = batch, computes_all, None
+            self.figures = OutputFigures()
             _writable[self.name] = self
 
     def end(self, call: str) -> None:
@@ -99,15 +103,9 @@ class NamedOutput(Output):
     @contextmanager
     def noting(self) -> Generator[None]:
         """Note an error of the `with` block: it fails the batch, also if the function catches it. The first one counts."""
+        failure: BaseException | None = None
         with _lock:
             self._num_running += 1
-        with self._noted():
-            yield
-
-    @contextmanager
-    def _noted(self) -> Generator[None]:
-        """As `noting`, for a block that is counted already."""
-        failure: BaseException | None = None
         try:
             yield
         except BaseException as e:
@@ -139,7 +137,7 @@ class NamedOutput(Output):
             rdd = make_rdd()
             output = self._made(batch.time, make, made_of)
             partitions = output.prepare(batch, rdd)
-            output.run(batch, rdd, None if self._computes_all else partitions)
+            self.figures = output.run(batch, rdd, None if self._computes_all else partitions) or OutputFigures()
 
     def _made(self, time: Time, make: Callable[[], Output], made_of: object) -> Output:
         """Return what writes. A new one goes on from what the one before has stored."""
@@ -192,7 +190,8 @@ class FunctionOutput(Output):
         """Return no partition: those of the stream are not written. So `run` is told whether an input must report on all of them."""
         return ()
 
-    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+    def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> OutputFigures:
+        """See the base class. Return what all its outputs have measured."""
         try:
             for output in self._outputs:
                 output.begin(batch, partitions is None, self.name)
@@ -202,6 +201,7 @@ class FunctionOutput(Output):
                 output.end(self.name)
         for output in self._outputs:
             output.check()
+        return together(OutputFigures(), (output.figures for output in self._outputs))
 
 
 def checked_names(call: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -226,11 +226,11 @@ def checked_names(call: str, names: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def noting(name: str | None) -> Generator[None]:
     """Note an error of the `with` block for the output of this name, as `NamedOutput.noting`, if a function runs that may write it."""
-    with _lock:
-        found = None if name is None else _writable.get(name)
-        if found is not None:
-            found._num_running += 1
-    with found._noted() if found is not None else nullcontext():
+    with ExitStack() as stack:
+        with _lock:  # the output counts the block before its function can end
+            found = None if name is None else _writable.get(name)
+            if found is not None:
+                stack.enter_context(found.noting())
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from kstream_kafka import KafkaUtils
 
-from kstream.batch import Json
+from kstream.batch import Json, OutputFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import read_log
 from kstream.checkpoint.outcomes import read_completion
@@ -160,6 +160,21 @@ def test_an_output_that_is_not_written_keeps_what_is_stored_of_it() -> None:
     later.stop()
     completion = read_completion(world.store, Time(SECOND), 2)
     assert completion is not None and completion.outputs == {"rows": {"at": FIRST}} and idle.rows.calls == []
+
+
+def test_what_a_write_has_measured_is_told_with_its_batch_alone() -> None:
+    class Measuring(Rows):
+        def run(self, batch: OutputBatch, rdd: Any, partitions: Sequence[int] | None) -> OutputFigures:
+            return OutputFigures(transactions=2)
+
+    function = Function(Measuring())
+    driver = driver_of(World(), function).start()
+    driver.tick(1)
+    function.does = lambda _ms: None
+    driver.tick(1)
+    driver.stop()
+    ended = [event.info.outputs[0].figures for event in driver.listener.named("onBatchCompleted")]
+    assert ended == [OutputFigures(transactions=2), OutputFigures()]
 
 
 def test_an_output_is_written_once_in_a_batch() -> None:
