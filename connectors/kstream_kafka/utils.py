@@ -396,7 +396,8 @@ class KafkaUtils:
 
         Args:
             df: the frame. Each try of a batch must give the same one, as far as that is possible.
-            kafkaParams: as for `saveToKafka`.
+            kafkaParams: as for `saveToKafka`. Make them outside of the function: with a new callable in them, such as `oauth_cb`, each
+                batch takes the output over again.
             topic: the topic; None if the column `topic` has it.
             name: one of the `outputs` of `foreachBatch`. Exactly once needs it.
             delivery: `exactly-once`; or `at-least-once`, which needs no name, and may be called anywhere.

@@ -190,7 +190,7 @@ class OutputFigures(Figures):
     fenced_attempts: int | None = figure(
         "fenced attempts",
         Unit.COUNT,
-        "The attempts of tasks whose transactions another attempt has ended: it has written the partition.",
+        "The attempts of tasks whose transactions another attempt has ended, as far as their results reach the driver.",
     )
     commit_p99_ms: int | None = figure(
         "commit p99", Unit.MILLISECONDS, "The 99th percentile of the times that the commits of the newest batch took.", adds=False

@@ -136,7 +136,8 @@ def reset(
 def rewind(path: str, to: str, topics: tuple[str, ...], stream: int | None, source: str | None, dry_run: bool, take_over: bool) -> None:
     """Set a stream back to the beginning of an earlier batch; all later records are read again, in new batches.
 
-    The batch is the first at or after the time. No broker is asked. spark.streaming.kstream.history limits how far back one can go.
+    The batch is the first at or after the time. Partitions that it did not have stay where they are. No broker is
+    asked. spark.streaming.kstream.history limits how far back one can go.
 
     PATH may also be the checkpointLocation of a query of Structured Streaming, as with reset. How far back one can go there,
     spark.sql.streaming.minBatchesToRetain limits.
