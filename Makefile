@@ -2,9 +2,9 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-# Most of what the integration suite does is waiting, for brokers that come back and clients that give up: three files at a time,
+# Most of what the integration suite does is waiting, for brokers that come back and clients that give up: two files at a time,
 # in their own order: xdist would begin with the files of many tests, and end waiting for those of few, which are the longest.
-BESIDE := -n 3 --dist loadfile --no-loadscope-reorder
+BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # The fast suite computes: one process a core, the files of most tests first.
 FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
