@@ -182,7 +182,9 @@ def test_a_job_whose_sink_fails_is_started_again_until_it_works_and_its_batches_
     assert counted(tmp_path) == sorted([*range(1, 101), *range(1, 51)])
     ends = [line for line in (tmp_path / "log").read_text().splitlines() if "is started again" in line]
     assert all(": a batch failed: OSError: the sink is broken (in output operation 0, foreachRDD" in end for end in ends), ends
-    assert [end.rpartition("started again in ")[2] for end in ends[:3]] == ["1 s (restart 1)", "2 s (restart 2)", "4 s (restart 3)"]
+    page = f"Its page until then: kstream page {tmp_path / 'checkpoint'}"
+    expected = ["1 s (restart 1)", "2 s (restart 2)", f"4 s (restart 3). {page}"]
+    assert [end.rpartition("started again in ")[2] for end in ends[:3]] == expected
     assert pending - first <= 4, "five starts left 131 before missed batches waited"
 
 
