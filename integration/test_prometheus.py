@@ -104,8 +104,15 @@ EMPTY_HERE = {
     "Executors, A",
     "Executors, B",
     "Output operations that failed, A",
+    "Transactions, A",
+    "Transactions, B",
+    "Commits, A",
+    "Written bytes, A",
+    "Written bytes, B",
+    "State files, A",
+    "State files, B",
 }
-"""The panels that a job on one machine without back-pressure, receivers and failures leaves empty."""
+"""The panels that a job on one machine without back-pressure, receivers, failures, transactions and states leaves empty."""
 
 
 def test_a_prometheus_has_the_lag_that_progress_has_and_fills_every_panel(job: RunningJob, prometheus: Prometheus) -> None:
