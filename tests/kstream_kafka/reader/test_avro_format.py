@@ -21,27 +21,10 @@ from kstream_kafka.errors import SchemaRegistryUnreachableError, SourceOptionErr
 from kstream_kafka.reader.value_formats import FORMATS, DecodedValues, ValueSchema
 
 from tests.kstream_kafka.reader.value_format_contract import ValueFormatContract, binary
-from tests.kstream_kafka.schemas.avro_orders import ORDER, A
+from tests.kstream_kafka.schemas.avro_orders import COLUMNS, ORDER, ROW, UTC, A
 from tests.kstream_kafka.schemas.registry_server import RegistryServer, registry_server
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
-UTC = pa.timestamp("us", "UTC")
-COLUMNS = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("customer", pa.string()),
-        ("total", pa.decimal128(10, 2)),
-        ("day", pa.date32()),
-        ("at", UTC),
-        ("seen", UTC),
-        ("token", pa.string()),
-        ("state", pa.string()),
-        ("lines", pa.list_(pa.struct([("n", pa.int32())]))),
-        ("tags", pa.map_(pa.string(), pa.float64())),
-    ]
-)
-ROW: dict[str, Any] = {**A, "token": str(A["token"]), "tags": [("a", 0.5)]}
-"""The order A as Arrow has it."""
 
 
 @pytest.fixture

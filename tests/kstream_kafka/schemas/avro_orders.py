@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 ORDER: dict[str, Any] = {
     "type": "record",
     "name": "Order",
@@ -37,3 +39,23 @@ A: dict[str, Any] = {
     "lines": [{"n": 1}, {"n": -2}],
     "tags": {"a": 0.5},
 }
+
+
+UTC = pa.timestamp("us", "UTC")
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("customer", pa.string()),
+        ("total", pa.decimal128(10, 2)),
+        ("day", pa.date32()),
+        ("at", UTC),
+        ("seen", UTC),
+        ("token", pa.string()),
+        ("state", pa.string()),
+        ("lines", pa.list_(pa.struct([("n", pa.int32())]))),
+        ("tags", pa.map_(pa.string(), pa.float64())),
+    ]
+)
+"""The fields of an order as Arrow has them."""
+ROW: dict[str, Any] = {**A, "token": str(A["token"]), "tags": [("a", 0.5)]}
+"""The order A as Arrow has it."""

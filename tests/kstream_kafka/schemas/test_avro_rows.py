@@ -17,31 +17,17 @@ from kstream_kafka.schemas.avro_rows import AvroRows
 from kstream_kafka.schemas.avro_schema import AvroSchema
 from kstream_kafka.schemas.plain_rows import plain_rows
 
-from tests.kstream_kafka.schemas.avro_orders import ORDER, A
+from tests.kstream_kafka.schemas.avro_orders import COLUMNS, ORDER, ROW, A
 from tests.kstream_kafka.schemas.registry_server import registry_server
 
-UTC = pa.timestamp("us", "UTC")
-COLUMNS = pa.struct(
-    [
-        ("id", pa.int64()),
-        ("customer", pa.string()),
-        ("total", pa.decimal128(10, 2)),
-        ("day", pa.date32()),
-        ("at", UTC),
-        ("seen", UTC),
-        ("token", pa.string()),
-        ("state", pa.string()),
-        ("lines", pa.list_(pa.struct([("n", pa.int32())]))),
-        ("tags", pa.map_(pa.string(), pa.float64())),
-    ]
-)
+STRUCT = pa.struct(list(COLUMNS))
 
 
 def row(**changed: Any) -> dict[str, Any]:
-    return {**A, "token": str(A["token"]), "tags": [("a", 0.5)], **changed}
+    return {**ROW, **changed}
 
 
-def encode(rows: list[Any], schema: Any = ORDER, columns: pa.StructType = COLUMNS, number: int = 1) -> list[bytes]:
+def encode(rows: list[Any], schema: Any = ORDER, columns: pa.StructType = STRUCT, number: int = 1) -> list[bytes]:
     encoder = AvroRows(AvroSchema(json.dumps(schema)), number, columns)
     return [encoder(one) for one in plain_rows(pa.array(rows, columns), columns)]
 
