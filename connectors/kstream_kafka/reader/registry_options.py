@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream_kafka.client.schema_registry import PREFIX, SchemaRegistry
 from kstream_kafka.errors import SourceOptionError
@@ -11,6 +11,7 @@ from kstream_kafka.errors import SourceOptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 SCHEMA_ID = "value.schema.id"
 """The option with the id of the reader's schema."""
 
@@ -50,7 +51,17 @@ def fields_of_options(options: Mapping[str, Any], columns: Callable[[SchemaRegis
     number = schema_id_of_options(options)
     if number is None:
         raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
+    return of_schema_id(number, lambda: columns(registry_of(options), number))
+
+
+def of_schema_id(number: int, find: Callable[[], T]) -> T:
+    """Return what is made of the schema that the options name by its id. `find`: makes it.
+
+    Raises:
+        SourceOptionError: `find` has raised a ValueError, since the registry has no such schema, or the schema does not fit.
+        KafkaError: an error of the registry.
+    """
     try:
-        return columns(registry_of(options), number)
+        return find()
     except ValueError as e:
         raise SourceOptionError(SCHEMA_ID, f"is {number}, and {e}") from None
