@@ -115,6 +115,11 @@ class KafkaProxy:
             self._rules.append(rule)
         return rule
 
+    def withdraw(self, rule: Rule) -> None:
+        """Obey a rule no longer. A request that it holds goes on only after `Rule.release`."""
+        with self._lock:
+            self._rules.remove(rule)
+
     def requests(self, api: Api) -> int:
         """Return how many requests of an API have come."""
         with self._lock:
