@@ -12,8 +12,8 @@ from pathlib import Path
 from integration.browser import Browser, BrowserError, running_browser
 from integration.simulated_shop import shop_of_now
 from integration.system_programs import program
+from kstream.ui.page_site import page_server
 from kstream.ui.page_source import PageSource
-from kstream.ui.ui_server import UiServer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 MOST_BYTES = 200_000
@@ -43,7 +43,7 @@ ALL = (
 @contextmanager
 def _served(source: PageSource) -> Generator[str, None, None]:
     """The address of a server that shows a source, for the length of a with block."""
-    server = UiServer("127.0.0.1", 0, source)
+    server = page_server("127.0.0.1", 0, source)
     server.start()
     try:
         yield server.root

@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from integration.browser import Browser, Page
-from kstream.ui.ui_server import UiServer
+from kstream.http.http_server import HttpServer
+from kstream.ui.page_site import page_server
 
-Serve = Callable[..., UiServer]
+Serve = Callable[..., HttpServer]
 
 
 @contextmanager
 def page_servers() -> Iterator[Serve]:
     """Gives what starts a server for a source, on a port, with a token; each is stopped at the end."""
-    servers: list[UiServer] = []
+    servers: list[HttpServer] = []
 
-    def start(source: Any, port: int = 0, token: str | None = None) -> UiServer:
-        servers.append(UiServer("127.0.0.1", port, source, token))
+    def start(source: Any, port: int = 0, token: str | None = None) -> HttpServer:
+        servers.append(page_server("127.0.0.1", port, source, token))
         servers[-1].start()
         return servers[-1]
 
@@ -30,7 +31,7 @@ def page_servers() -> Iterator[Serve]:
             server.stop()
 
 
-def shown(browser: Browser, server: UiServer, view: str = "", **how: Any) -> Page:
+def shown(browser: Browser, server: HttpServer, view: str = "", **how: Any) -> Page:
     """A page with a view that has its figures."""
     page = browser.page(**how)
     page.open(f"{server.root}#/{view}")
@@ -50,7 +51,7 @@ def a_receiver(stream: int) -> Any:
     return {"streamId": stream, "isActive": stream > 0, "numErrors": 3, "numStarts": 4, **dict.fromkeys(texts, "x")}
 
 
-def said_nothing(page: Page, server: UiServer) -> None:
+def said_nothing(page: Page, server: HttpServer) -> None:
     """The console is empty, nothing was asked, and no request went elsewhere."""
     assert page.seen.problems == [] and page.seen.dialogs == []
     assert [url for url in page.seen.requests if not url.startswith(server.root)] == []

@@ -12,10 +12,11 @@ from integration.hdfs_cluster import Hdfs
 from integration.s3_server import S3Process
 from kstream.checkpoint.driver_status import write_status
 from kstream.cli.exit_codes import ReadingCode
+from kstream.http.http_server import HttpServer
 from kstream.spark.checkpoint_store import open_checkpoint
 from kstream.testing import ManualClock
 from kstream.ui.checkpoint_source import CheckpointSource
-from kstream.ui.ui_server import UiServer
+from kstream.ui.page_site import page_server
 from tests.cli.page_process import address, end, get, page
 from tests.harness import World
 from tests.ui.left_checkpoint import FAILED, FINE, PENDING, leave, ranges_of, status
@@ -42,12 +43,12 @@ def test_the_page_of_a_checkpoint_is_shown_wherever_it_lies(
 
 
 @pytest.fixture
-def dead() -> Iterator[UiServer]:
+def dead() -> Iterator[HttpServer]:
     """The page of a checkpoint whose driver has died."""
     world = World()
     leave(world)
     write_status(world.store, status(PENDING + 500))
-    server = UiServer("127.0.0.1", 0, CheckpointSource(world.store, ranges_of, "0.1.0", 500, clock=ManualClock(PENDING + 200_000)))
+    server = page_server("127.0.0.1", 0, CheckpointSource(world.store, ranges_of, "0.1.0", 500, clock=ManualClock(PENDING + 200_000)))
     server.start()
     yield server
     server.stop()
@@ -55,7 +56,7 @@ def dead() -> Iterator[UiServer]:
 
 @pytest.mark.browser
 @pytest.mark.timeout(180)
-def test_in_a_browser_the_page_shows_what_a_checkpoint_knows_and_names_what_it_does_not(browser: Browser, dead: UiServer) -> None:
+def test_in_a_browser_the_page_shows_what_a_checkpoint_knows_and_names_what_it_does_not(browser: Browser, dead: HttpServer) -> None:
     shown = browser.page()
     expected = {
         "": ["did not say that it ended", "the checkpoint, not a driver"],

@@ -221,7 +221,7 @@ def off_loads() -> list[str]:
     code = "import sys; import kstream.context.observers; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     settings = ("kstream.ui", "kstream.ui.settings")
-    return [name for name in loaded if name.startswith(("kstream.ui", "kstream.http_server", "wsgiref")) and name not in settings]
+    return [name for name in loaded if name.startswith(("kstream.ui", "kstream.http", "wsgiref")) and name not in settings]
 
 
 def main() -> int:

@@ -12,11 +12,11 @@ from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, ranges_of, tools
 from kstream.cli.terminal import clear_errors, echo, fail
 from kstream.errors import ConfigurationError, PortTakenError
-from kstream.http_server import is_loopback
+from kstream.http.access import is_loopback, make_token
 
 if TYPE_CHECKING:  # each command of kstream imports this module: the room of the page is imported when it is shown
+    from kstream.http.http_server import HttpServer
     from kstream.ui.checkpoint_source import CheckpointSource
-    from kstream.ui.ui_server import UiServer
 
 PORT = 4050
 LAST = 500
@@ -42,7 +42,6 @@ def page_command(path: str, port: int, host: str, token: str | None, last: int) 
 
     The exit code is 3 if the checkpoint cannot be read, or the port cannot be opened.
     """
-    from kstream.ui.access import make_token
     from kstream.ui.checkpoint_source import CheckpointSource
 
     try:
@@ -61,12 +60,12 @@ def page_command(path: str, port: int, host: str, token: str | None, last: int) 
         raise SystemExit(int(ReadingCode.WELL)) from None
 
 
-def _opened(host: str, port: int, source: CheckpointSource, token: str | None) -> UiServer:
+def _opened(host: str, port: int, source: CheckpointSource, token: str | None) -> HttpServer:
     """Open the port. End the program with one line if that is not possible."""
-    from kstream.ui.ui_server import UiServer
+    from kstream.ui.page_site import page_server
 
     try:
-        return UiServer(host, port, source, token)
+        return page_server(host, port, source, token)
     except PortTakenError:
         fail(f"port {port} of {host} is taken, perhaps by the page of a driver: give another --port, or --port 0", ReadingCode.UNREADABLE)
     except ConfigurationError as e:

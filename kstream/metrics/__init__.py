@@ -7,7 +7,7 @@ does not grow with the number of partitions or with the past. The files:
     families            each metric with its type, labels and meaning
     measured_store      MeasuredStore: measures the requests of the plan log to its store
     streaming_source    StreamingSource: makes the metrics of one moment from the figures
-    metrics_server      MetricsServer: the port
+    metrics_site        what the port of the metrics shows at which path
     metrics_system      MetricsSystem: all of them, from the start of a context to its stop
 
 The room imports prometheus_client, so the context imports this room, but for its settings, only if a port is set.

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kstream.conf import Settings
+from kstream.http.http_server import HttpServer
 from kstream.metrics.measured_store import MeasuredStore, StoreFigures
-from kstream.metrics.metrics_server import MetricsServer
+from kstream.metrics.metrics_site import metrics_site
 from kstream.metrics.settings import METRICS_HOST, METRICS_MAX_PARTITIONS, METRICS_PORT
 from kstream.metrics.streaming_source import StreamingSource
 from kstream.monitoring.job_snapshot import JobSnapshot
@@ -29,7 +30,7 @@ class MetricsSystem:
         self._settings = settings
         self._store = StoreFigures()
         self._registry = CollectorRegistry()
-        self._server: MetricsServer | None = None
+        self._server: HttpServer | None = None
 
     @property
     def url(self) -> str | None:
@@ -53,7 +54,7 @@ class MetricsSystem:
         """
         most = self._settings[METRICS_MAX_PARTITIONS]
         host, port = self._settings[METRICS_HOST], self._settings[METRICS_PORT] or 0
-        self._server = MetricsServer(host, port, self._registry, lambda: snapshot().status)
+        self._server = HttpServer(metrics_site(self._registry, lambda: snapshot().status), host, port)
         self._registry.register(StreamingSource(snapshot, self._store, most))
         ProcessCollector(registry=self._registry)
         self._server.start()

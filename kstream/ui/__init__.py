@@ -17,8 +17,7 @@ seconds; nobody who looks costs nothing. The files:
     stored_facts       KnownBatch: a batch of a checkpoint; its facts, as listeners of its driver had them, and its row (pure)
     checkpoint_forms   the answers about a checkpoint (pure)
     checkpoint_source  CheckpointSource: the page of a checkpoint, for a driver that is dead or elsewhere
-    access          who may see the page: the token, the answers to wrong ones, the names of the server
-    ui_server       UiServer: the port
+    page_site       what the port of the page shows at which path, and its server
     ui_system       UiSystem: all of them, from the start of a context to its stop
 
 The context imports this room, but for its settings, only if the page is enabled; `kstream page` shows the page of a checkpoint.

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from kstream.batch_time import Duration
 from kstream.clock import Clock
 from kstream.conf import ConfigEntry, Settings
-from kstream.http_server import is_loopback
+from kstream.http.access import is_loopback, make_token
+from kstream.http.http_server import HttpServer
 from kstream.listener import StreamingListenerBus
 from kstream.monitoring.batch_history import BatchHistory
 from kstream.monitoring.job_history import JobHistory
 from kstream.monitoring.job_snapshot import JobSnapshot
 from kstream.storage import FileStore
-from kstream.ui.access import make_token
 from kstream.ui.decisions import Decisions, LoggedWarnings
 from kstream.ui.driver_ledger import DriverLedger, connectors_ranges
 from kstream.ui.driver_source import DriverSource, SparkLinks
+from kstream.ui.page_site import page_server
 from kstream.ui.settings import RETAINED_BATCHES, UI_HOST, UI_PORT, UI_TOKEN
 from kstream.ui.stored_batches import StoredBatches
-from kstream.ui.ui_server import UiServer
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class UiSystem:
         self._version = version
         self._decisions: Decisions | None = None
         self._warnings: LoggedWarnings | None = None
-        self._server: UiServer | None = None
+        self._server: HttpServer | None = None
 
     @property
     def url(self) -> str | None:
@@ -83,7 +83,7 @@ class UiSystem:
         ledger = DriverLedger(store, self._clock)
         stored = StoredBatches(store, connectors_ranges)
         source = DriverSource(self._settings, self._entries, snapshot, self._decisions, ledger, stored, spark, self._version)
-        self._server = UiServer(host, self._settings[UI_PORT], source, token)
+        self._server = page_server(host, self._settings[UI_PORT], source, token)
         self._history.keep_batches(BatchHistory(self._interval.milliseconds, retained))
         self._bus.add(self._decisions)
         self._warnings.start()

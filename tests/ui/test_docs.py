@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args, is_typeddict
 
 from kstream.ui import forms
-from kstream.ui.ui_server import _LISTS, _STATUSES
+from kstream.ui.page_site import _STATUSES, _STREAMING
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "page.md").read_text()
 TABLE = re.compile(r"<!-- (\w+) -->\n\| field \| meaning \|\n\|---\|---\|\n((?:\|.*\|\n)+)")
@@ -28,7 +28,7 @@ def test_the_page_explains_each_field_of_each_form_in_its_order() -> None:
 
 def test_the_page_names_each_path_and_each_status() -> None:
     paths = set(re.findall(r"^\| `(?:/api/v1/applications/ID|…)/streaming/(\w+)", PAGE, re.MULTILINE))
-    assert paths == {*_LISTS, "batches"}
+    assert paths == {path.partition("/")[0] for path in _STREAMING}
     assert {status.upper() for status in _STATUSES} == set(get_args(forms.BatchStatus))
     for values in (_STATUSES, get_args(forms.BatchStatus), get_args(forms.OperationStatus), get_args(forms.DecisionKind)):
         assert [value for value in values if f"`{value}`" not in PAGE] == []

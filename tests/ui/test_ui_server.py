@@ -10,19 +10,21 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
 
 from kstream.errors import ConfigurationError, PortTakenError, StorageError
-from kstream.ui import access
-from kstream.ui.access import delay_ms
+from kstream.http import access
+from kstream.http.access import delay_ms
+from kstream.http.http_server import HttpServer
+from kstream.ui.page_site import HEADERS, page_server, page_site
 from kstream.ui.settings import UI_TOKEN
-from kstream.ui.ui_server import HEADERS, UiServer
 from tests.clocks import SteppedClock
 from tests.ui.asked import FakeSource, Reply, ask
 
 STREAMING = "/api/v1/applications/local-1/streaming/"
-Serve = Callable[..., UiServer]
+Serve = Callable[..., HttpServer]
 
 
 @pytest.fixture
@@ -37,10 +39,10 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def serve(source: FakeSource, clock: SteppedClock) -> Iterator[Serve]:
-    made: list[UiServer] = []
+    made: list[HttpServer] = []
 
-    def make(token: str | None = None, host: str = "127.0.0.1") -> UiServer:
-        made.append(UiServer(host, 0, source, token, clock))
+    def make(token: str | None = None, host: str = "127.0.0.1") -> HttpServer:
+        made.append(page_server(host, 0, source, token, clock))
         made[-1].start()
         return made[-1]
 
@@ -231,7 +233,7 @@ def test_a_browser_with_the_right_cookie_may_send_other_tokens_as_well(serve: Se
 @pytest.mark.parametrize("token", ["hünter2", "hunter2\t", "hunter\n2", " hunter2", "hunter2 "])
 def test_a_token_that_not_every_client_can_send_is_refused_at_the_start_and_not_shown(source: FakeSource, token: str) -> None:
     with pytest.raises(ConfigurationError, match="printable ASCII") as caught:
-        UiServer("127.0.0.1", 0, source, token)
+        page_server("127.0.0.1", 0, source, token)
     assert "nter" not in str(caught.value) and caught.value.facts == {"key": UI_TOKEN.key}
 
 
@@ -281,24 +283,23 @@ def test_a_browser_with_the_right_token_is_not_kept_out_by_guesses_from_its_own_
 @pytest.mark.parametrize("token", [None, ""])
 def test_without_a_token_a_server_that_others_reach_is_not_made(source: FakeSource, token: str | None) -> None:
     with pytest.raises(ConfigurationError, match="needs a token"):
-        UiServer("0.0.0.0", 0, source, token)
+        page_server("0.0.0.0", 0, source, token)
 
 
 def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSource) -> None:
-    server = UiServer("0.0.0.0", 0, source, "right")
+    server = page_server("0.0.0.0", 0, source, "right")
     server.stop()
     assert server.url == f"http://{socket.gethostname()}:{server.port}/"
 
 
 def test_a_port_that_is_taken_and_one_that_is_none_name_the_setting(serve: Serve, source: FakeSource) -> None:
     with pytest.raises(PortTakenError, match=r"spark\.streaming\.kstream\.ui\.port"):
-        UiServer("127.0.0.1", serve().port, source)
+        page_server("127.0.0.1", serve().port, source)
     with pytest.raises(ConfigurationError, match="the port for the page cannot be opened"):
-        UiServer("127.0.0.1", 70_000, source)
+        page_server("127.0.0.1", 70_000, source)
 
 
-def test_its_end_does_not_wait_long_for_an_answer_that_hangs(source: FakeSource, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UiServer, "end_s", 0.01)
+def test_its_end_does_not_wait_long_for_an_answer_that_hangs(source: FakeSource) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -306,7 +307,8 @@ def test_its_end_does_not_wait_long_for_an_answer_that_hangs(source: FakeSource,
         assert may_end.wait(20)
 
     source.wait = hang
-    server = serve()
+    server = HttpServer(replace(page_site(source), end_s=0.01), "127.0.0.1", 0)
+    server.start()
     with socket.create_connection(("127.0.0.1", server.port)) as asking:
         asking.sendall(f"GET {STREAMING}ledger HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         assert begun.wait(20)

@@ -15,7 +15,7 @@ from kstream.cli.inputs import ranges_of
 from kstream.cli.terminal import echo
 from kstream.storage import LocalFileStore
 from kstream.ui.checkpoint_source import CheckpointSource
-from kstream.ui.ui_server import UiServer
+from kstream.ui.page_site import page_server
 
 _NEEDED = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 """On a system of X or Wayland a browser with windows needs one of these variables. Without them Python would take one that draws its text
@@ -40,7 +40,7 @@ class Page:
 
     def keep(self, checkpoint: Path) -> None:
         """Show the page of the checkpoint at the same address, when no driver runs any more. Blocks until Ctrl-C."""
-        server = UiServer("127.0.0.1", self.port, CheckpointSource(LocalFileStore(checkpoint), ranges_of, __version__, BATCHES))
+        server = page_server("127.0.0.1", self.port, CheckpointSource(LocalFileStore(checkpoint), ranges_of, __version__, BATCHES))
         server.start()
         echo(f"the page shows the checkpoint of the demo until Ctrl-C: {self.url}")
         try:

@@ -1,4 +1,4 @@
-"""Who may see the page: the token, and the answers to wrong ones.
+"""Who may ask: the names of the server, the token, and the answers to wrong ones.
 
 A server that only this machine reaches answers only to names of this machine (`is_allowed_host`). A server that others reach needs a token,
 which a page of another site does not have.
@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import logging
 import secrets
 import threading
 from collections import OrderedDict
 from enum import Enum
 from typing import TypeVar
+from urllib.parse import quote, unquote, urlencode
 
 from kstream.clock import Clock
+from kstream.http.messages import PLAIN, Answer, HttpError, Request
 
 logger = logging.getLogger(__name__)
 _TOKEN_BYTES = 24
@@ -35,8 +38,39 @@ _LEAK_MS = 1000
 """After so many milliseconds a bucket has room for one more."""
 _MOST_ADDRESSES, _MOST_WRONG = 1000, 1000
 """How many addresses and how many wrong tokens are remembered: those that came last."""
+COOKIE = "kstream_token_{port}_{mark}"
+"""The cookie with the token. A browser sends the cookies of a host to all its ports, so each server has its own name. Through two tunnels
+two servers may seem to be one host with one port, so the token has a part in the name."""
+PROOF = "kstream_proof_{port}_{mark}"
+"""The cookie of a browser that has shown the right token. Wrong tokens of others are not in its way."""
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 Key = TypeVar("Key")
 Kept = TypeVar("Kept")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address. Pure."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_allowed_host(header: str | None, listening: str) -> bool:
+    """Return whether a request may be answered that names the server so. Pure.
+
+    A page on another site may let the browser of a person ask this server by a name of its own (DNS rebinding). So a server that only this
+    machine reaches answers only to names of this machine.
+
+    Args:
+        header: the Host header; None without one.
+        listening: the address on which the server listens.
+    """
+    if not is_loopback(listening):
+        return True
+    name = (header or "").lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    return name in (*_LOCAL, listening)
 
 
 def make_token() -> str:
@@ -83,10 +117,12 @@ class TokenCheck:
     Args:
         token: the token; None needs none.
         clock: counts the delays.
+        what: what it guards, for messages, such as `the page`.
     """
 
-    def __init__(self, token: str | None, clock: Clock) -> None:
+    def __init__(self, token: str | None, clock: Clock, what: str) -> None:
         self._token = None if token is None else token.encode()
+        self._what = what
         self._clock = clock
         self.proof = make_token()
         """Only who has shown the right token to this server has it."""
@@ -115,6 +151,35 @@ class TokenCheck:
         """How many wrong tokens there were, without those that were not compared."""
         with self._lock:
             return self._refused
+
+    def admit(self, request: Request) -> Answer | None:
+        """Return the answer that makes a token of the query a cookie; None if the request may go on. Blocks for a moment if it is wrong.
+
+        Raises:
+            HttpError: the request has not the right token.
+        """
+        if not self.is_needed:
+            return None
+        name, proof = (form.format(port=request.port, mark=self.mark) for form in (COOKIE, PROOF))
+        by_query = next((value for key, value in request.query if key == "token"), None)
+        # The cookie is first, for only who had the token knows its name. A proxy may add a Bearer of its own, and a link an old token.
+        given = _cookie(request.cookies, name) or by_query or _bearer(request.authorization)
+        if given is None:
+            raise _unauthorized(f"{self._what} needs its token: open it once with ?token=…, or send Authorization: Bearer …")
+        verdict = self.check(given, request.client, _cookie(request.cookies, proof))
+        if verdict is TokenAnswer.WRONG:
+            raise _unauthorized("the token is wrong")
+        if verdict is TokenAnswer.TOO_MANY:
+            text = "there were too many wrong tokens: for some seconds no token is looked at"
+            raise HttpError("429 Too Many Requests", text, (("Retry-After", "2"),))
+        if by_query is None:
+            return None
+        rest = urlencode([(key, value) for key, value in request.query if key != "token"])
+        place = f"./{quote(request.path.rpartition('/')[2])}{'?' if rest else ''}{rest}"  # relative: no host, and a proxy may add a path
+        # Lax, as a link to the page on another site, such as a chat, leads here. A request changes nothing, and others cannot read.
+        made = [(proof, self.proof), (name, quote(given, safe=""))]
+        set_cookies = [("Set-Cookie", f"{key}={value}; Path=/; HttpOnly; SameSite=Lax") for key, value in made]
+        return Answer("303 See Other", PLAIN, b"", [("Location", place), *set_cookies])
 
     def check(self, given: str, client: str, proof: str | None = None) -> TokenAnswer:
         """Judge a token. Blocks for as long as the answer to a wrong one is to come late.
@@ -169,7 +234,7 @@ class TokenCheck:
             due, count, waits = now + delay_ms(self._in_a_row), self._refused, self._waiting < _MOST_WAITING
             self._waiting += waits
         if str(count).strip("0") == "1":  # the first, the tenth, the hundredth
-            logger.warning("the page has refused a wrong token from %s, the %d. since its start", client, count)
+            logger.warning("%s has refused a wrong token from %s, the %d. since its start", self._what, client, count)
         if not waits:
             return False
         try:
@@ -183,6 +248,26 @@ class TokenCheck:
     def stop(self) -> None:
         """Delay no answer any more, and end the delays that run."""
         self._ended.set()
+
+
+def _bearer(header: str) -> str | None:
+    """Return the token of an Authorization header; None without one. Pure."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _cookie(header: str, name: str) -> str | None:
+    """Return the value of a cookie in a Cookie header; None without it. Pure."""
+    for part in header.split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name and value:
+            return unquote(value)
+    return None
+
+
+def _unauthorized(text: str) -> HttpError:
+    """Return the answer to a request that needs another token."""
+    return HttpError("401 Unauthorized", text, (("WWW-Authenticate", "Bearer"),))
 
 
 def _bytes(text: str) -> bytes:

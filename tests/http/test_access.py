@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from kstream.http_server import is_allowed_host, is_loopback
+from kstream.http.access import TokenAnswer, TokenCheck, delay_ms, is_allowed_host, is_loopback
 from kstream.testing import ManualClock
-from kstream.ui.access import TokenAnswer, TokenCheck, delay_ms
 from tests.clocks import SteppedClock
 
 
@@ -45,7 +44,7 @@ def test_each_further_wrong_token_is_answered_later_up_to_two_seconds() -> None:
 
 def test_wrong_tokens_are_counted_and_after_a_minute_without_one_the_delays_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
     clock = SteppedClock()
-    check = TokenCheck("right", clock)
+    check = TokenCheck("right", clock, "the page")
     verdicts = [check.check(f"guess {n}", "10.0.0.9") for n in range(3)]
     clock.advance(60_001)
     verdicts.append(check.check("guess 3", "10.0.0.9"))
@@ -57,15 +56,15 @@ def test_wrong_tokens_are_counted_and_after_a_minute_without_one_the_delays_begi
 
 
 def test_a_token_is_right_or_wrong_whatever_text_it_is() -> None:
-    check = TokenCheck("right", SteppedClock())
+    check = TokenCheck("right", SteppedClock(), "the page")
     assert check.is_needed and check.check("right", "10.0.0.1") is TokenAnswer.RIGHT
     assert {check.check(text, "10.0.0.1") for text in ("", "righ", "right ", "ü", "\udcff")} == {TokenAnswer.WRONG}
-    assert TokenCheck(None, ManualClock(0)).check("any", "10.0.0.1") is TokenAnswer.RIGHT
+    assert TokenCheck(None, ManualClock(0), "the page").check("any", "10.0.0.1") is TokenAnswer.RIGHT
 
 
 def test_a_fifth_wrong_token_does_not_wait_and_an_end_ends_the_waits() -> None:
     clock = ManualClock(0)
-    check = TokenCheck("right", clock)
+    check = TokenCheck("right", clock, "the page")
     waiting = [threading.Thread(target=check.check, args=("wrong", "10.0.0.9")) for _ in range(4)]
     for thread in waiting:
         thread.start()
@@ -86,14 +85,14 @@ GUESSES = 20
 @pytest.fixture
 def undelayed() -> TokenCheck:
     """Its answers do not come late, and its clock stands still."""
-    check = TokenCheck("right", ManualClock(0))
+    check = TokenCheck("right", ManualClock(0), "the page")
     check.stop()
     return check
 
 
 def test_many_clients_together_make_twenty_guesses_and_then_one_a_second() -> None:
     clock = ManualClock(0)
-    check = TokenCheck("right", clock)
+    check = TokenCheck("right", clock, "the page")
     check.stop()
     clients = [f"10.0.{n // 250}.{n % 250}" for n in range(1000)]
     verdicts = [check.check(f"guess {n}", client) for n, client in enumerate(clients)]
@@ -105,7 +104,7 @@ def test_many_clients_together_make_twenty_guesses_and_then_one_a_second() -> No
 
 def test_a_machine_that_is_up_for_days_allows_no_more_guesses_at_once() -> None:
     clock = ManualClock(5 * 24 * 3600 * 1000)
-    check = TokenCheck("right", clock)
+    check = TokenCheck("right", clock, "the page")
     check.stop()
     verdicts = [check.check(f"guess {n}", "10.0.0.9") for n in range(1000)]
     assert verdicts == [TokenAnswer.WRONG] * GUESSES + [TokenAnswer.TOO_MANY] * 980
@@ -145,7 +144,7 @@ def test_the_same_wrong_token_again_and_again_keeps_nobody_out(undelayed: TokenC
 
 def test_what_is_remembered_of_clients_and_tokens_has_bounds() -> None:
     clock = ManualClock(0)
-    check = TokenCheck("right", clock)
+    check = TokenCheck("right", clock, "the page")
     check.stop()
     for n in range(3000):
         check.check("right", f"address {n}")

@@ -1,4 +1,4 @@
-"""HttpServer: a small HTTP server of a driver, for metrics and for the page. Each answers its own paths.
+"""HttpServer: a small HTTP server of a driver. It shows one site on one port.
 
 It is wsgiref's, with an end: its own would leave the threads of open connections. A connection has one request, whose head must come soon.
 """
@@ -6,7 +6,6 @@ It is wsgiref's, with an end: its own would leave the threads of open connection
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import os
 import socket
@@ -14,13 +13,16 @@ import socketserver
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
+from kstream.clock import Clock, SystemClock
 from kstream.errors import ConfigurationError, PortTakenError
+from kstream.http.access import TokenCheck
+from kstream.http.messages import Request
+from kstream.http.router import Router, Site
 
 logger = logging.getLogger(__name__)
 _HIGHEST_PORT = 65_535
@@ -36,23 +38,9 @@ _LONGEST_LINE = 65_536
 """The most bytes of the first line of a request, as in wsgiref."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of a system that has no more files or memory for a connection. It still waits in the queue of the port."""
-PLAIN = "text/plain; charset=utf-8"
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 _StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 _App = Callable[[dict[str, Any], _StartResponse], Iterable[bytes]]
-Request = Mapping[str, Any]
-"""A request, as WSGI has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer to a request: its status line, its type, its bytes, and headers beside those of every answer."""
-
-    status: str
-    kind: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 def _root(host: str, port: int) -> str:
@@ -61,45 +49,15 @@ def _root(host: str, port: int) -> str:
     return f"http://{name}:{port}/".replace("%", "%25")  # before the zone of an address
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address. Pure."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_allowed_host(header: str | None, listening: str) -> bool:
-    """Return whether a request may be answered that names the server so. Pure.
-
-    A page on another site may let the browser of a person ask this server by a name of its own (DNS rebinding). So a server that only this
-    machine reaches answers only to names of this machine.
+class HttpServer:
+    """Listens from its creation, and answers from `start` to `stop`.
 
     Args:
-        header: the Host header; None without one.
-        listening: the address on which the server listens.
-    """
-    if not is_loopback(listening):
-        return True
-    name = (header or "").lower()
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-    return name in (*_LOCAL, listening)
-
-
-class HttpServer(ABC):
-    """Listens from its creation, and answers from `start` to `stop`. Its threads have the name of its class.
-
-    Attributes:
-        what: what it shows, for messages, such as `metrics`.
-        key: the setting of the port, for messages.
-        own_headers: headers of every answer.
-        connections: how many connections are open at a time. For a further one that client is closed which has made no progress with its
-            answer for longest, 2 seconds at least. Without one it is the oldest without a whole head; if all have theirs, the further one.
-        end_s: the seconds that a stop waits for answers that are being made.
-
-    Args:
+        site: what it shows.
         host: the address.
         port: the port; 0 is any free one.
+        token: the token that a request needs; None needs none.
+        clock: counts the delays of answers to wrong tokens.
         seconds: a clock in seconds that never falls. It tells how old a connection is.
 
     Raises:
@@ -107,55 +65,41 @@ class HttpServer(ABC):
         ConfigurationError: it cannot listen there.
     """
 
-    what: ClassVar[str]
-    key: ClassVar[str]
-    own_headers: ClassVar[Sequence[tuple[str, str]]] = ()
-    connections: ClassVar[int] = 16
-    end_s: ClassVar[float] = _PATIENCE_S
-
-    def __init__(self, host: str, port: int, seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        site: Site,
+        host: str,
+        port: int,
+        token: str | None = None,
+        clock: Clock | None = None,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._site = site
+        self._tokens = TokenCheck(token, clock or SystemClock(), site.what)
+        self._router = Router(site, host, self._tokens)
         try:
             if not 0 <= port <= _HIGHEST_PORT:  # getaddrinfo takes it modulo 65,536
                 raise OverflowError(f"a port is at most {_HIGHEST_PORT}")
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._server = _Server(type(self), found[0][0], found[0][4], self._respond, seconds)
+            self._server = _Server(site, found[0][0], found[0][4], self._respond, seconds)
         except (OSError, OverflowError, UnicodeError) as e:  # UnicodeError: the host is no name at all
-            text = f"the port for {self.what} cannot be opened on {host}:{port}: {e}. Set {self.key} to a free port, or to 0 for any"
+            text = f"the port for {site.what} cannot be opened on {host}:{port}: {e}. Set {site.key} to a free port, or to 0 for any"
             if isinstance(e, OSError) and e.errno == errno.EADDRINUSE:  # another driver may have it that is about to end
                 raise PortTakenError(text, place=f"{host}:{port}") from e
-            raise ConfigurationError(text, key=self.key, value=port) from e
-        self._host = host
+            raise ConfigurationError(text, key=site.key, value=port) from e
         self.port: int = self._server.server_address[1]
         """The port on which it listens."""
         self.root = _root(host, self.port)
         """The address of its root, for others. On all addresses it has the name of this machine."""
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=type(self).__name__, daemon=True)
+        self.url = self.root + site.entry
+        """The address of what is shown first, without a token."""
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=site.thread, daemon=True)
 
-    @abstractmethod
-    def answer(self, request: Request) -> Answer:
-        """Answer a GET. Called on a thread for each request, so any number at a time."""
-
-    def error(self, status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
-        """Return the answer that says what is wrong with a request. Any thread."""
-        return Answer(status, PLAIN, f"{text}\n".encode(), headers)
-
-    def _respond(self, request: dict[str, Any], start_response: _StartResponse) -> Iterable[bytes]:
+    def _respond(self, environ: dict[str, Any], start_response: _StartResponse) -> Iterable[bytes]:
         """Answer a request. The WSGI application."""
-        try:
-            answer = self._answer(request)
-        except Exception:
-            logger.exception("%s: a request was not answered", self.what)
-            answer = self.error("500 Internal Server Error", "an error, see the log of the driver")
-        start_response(answer.status, [("Content-Type", answer.kind), *self.own_headers, *answer.headers])
+        answer = self._router.answer(Request.of(environ))
+        start_response(answer.status, [("Content-Type", answer.kind), *self._site.headers, *answer.headers])
         return [answer.body]
-
-    def _answer(self, request: Request) -> Answer:
-        """Answer a request. On a host that only this machine reaches, the server answers to names of this machine only."""
-        if not is_allowed_host(request.get("HTTP_HOST"), self._host):
-            return self.error("403 Forbidden", "not here under this name: ask for localhost, or for the address that this port listens on")
-        if request["REQUEST_METHOD"] != "GET":
-            return self.error("405 Method Not Allowed", "only GET", (("Allow", "GET"),))
-        return self.answer(request)
 
     def start(self) -> None:
         """Answer requests from now on. Call once."""
@@ -164,13 +108,14 @@ class HttpServer(ABC):
     def stop(self) -> None:
         """Close the port and all connections, and wait for their threads. Blocks for a moment. Call it after `start`, or without it.
 
-        A thread whose answer takes longer than `end_s` ends with it. It is a daemon.
+        A thread whose answer takes longer than the `end_s` of the site is a daemon.
         """
+        self._tokens.stop()
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
-        self._server.close_open(self.end_s)
+        self._server.close_open(self._site.end_s)
 
 
 class _Answering(ServerHandler):
@@ -230,7 +175,7 @@ class _Handler(WSGIRequestHandler):
 
     def end_headers(self) -> None:
         """End the headers of an answer that is not the application's."""
-        for name, value in self.server.kind.own_headers if isinstance(self.server, _Server) else ():
+        for name, value in self.server.site.headers if isinstance(self.server, _Server) else ():
             self.send_header(name, value)
         super().end_headers()
 
@@ -256,9 +201,9 @@ class _Connection:
 class _Server(WSGIServer):
     """A thread for each connection. All are known, so that an end can end them."""
 
-    def __init__(self, kind: type[HttpServer], family: int, address: Any, app: _App, seconds: Callable[[], float]) -> None:
-        self.kind = kind
-        self.request_queue_size = kind.connections
+    def __init__(self, site: Site, family: int, address: Any, app: _App, seconds: Callable[[], float]) -> None:
+        self.site = site
+        self.request_queue_size = site.connections
         self._seconds = seconds
         self.address_family = family
         self._lock = threading.Lock()
@@ -296,7 +241,7 @@ class _Server(WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection on a thread of its own. Without room or a thread for it, close it."""
-        thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self.kind.__name__}-request", daemon=True)
+        thread = threading.Thread(target=self._answer, args=(request, client_address), name=f"{self.site.thread}-request", daemon=True)
         if not self._make_room(thread, request):
             return self.shutdown_request(request)
         try:
@@ -304,13 +249,13 @@ class _Server(WSGIServer):
         except RuntimeError as e:
             with self._lock:
                 del self._open[thread]
-            logger.warning("%s: connection from %s was closed unanswered: %s", self.kind.what, client_address[0], e)
+            logger.warning("%s: connection from %s was closed unanswered: %s", self.site.what, client_address[0], e)
             self.shutdown_request(request)
 
     def _make_room(self, thread: threading.Thread, request: socket.socket) -> bool:
         """Take a connection in, if need be in place of another one. Return False if there is no room."""
         with self._lock:
-            is_full = sum(each.does != "ended" for each in self._open.values()) >= self.kind.connections
+            is_full = sum(each.does != "ended" for each in self._open.values()) >= self.site.connections
             gives_way = self._that_gives_way() if is_full else None
             if is_full and gives_way is None:
                 return False
@@ -350,7 +295,7 @@ class _Server(WSGIServer):
         try:
             self.finish_request(request, client_address)
         except Exception as e:  # the client has gone, or is silent
-            logger.debug("%s: connection from %s ended: %r", self.kind.what, client_address[0], e)
+            logger.debug("%s: connection from %s ended: %r", self.site.what, client_address[0], e)
         finally:
             self.shutdown_request(request)
             with self._lock:
