@@ -1,6 +1,7 @@
 """Sinks: outputs that write each record exactly once.
 
 database        once: the output for databases: SQLite and PostgreSQL
+exactly_once    ExactlyOnceOutput: what every output with receipts knows of its batches
 named_output    outputs that a function of the user writes
 receipt         what a sink knows of a written batch, and what is still to be written (pure)
 receipt_table   the receipts in a database; runs in tasks, too

@@ -8,12 +8,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import Json
-from kstream.batch_time import Time
 from kstream.dstream.arguments import check_function
 from kstream.output import Output, OutputBatch, Writer
 from kstream.public_call import refused
 from kstream.sinks.dialects import Connection
-from kstream.sinks.receipt import Receipt, WrittenBatch, check_has_checkpoint, to_write
+from kstream.sinks.exactly_once import ExactlyOnceOutput
+from kstream.sinks.receipt import Receipt, WrittenBatch, to_write
 from kstream.sinks.receipt_table import PartitionWriter, ReceiptTable, check_is_there, closed, take_over
 
 if TYPE_CHECKING:
@@ -69,39 +69,26 @@ def once(
     return OnceOutput(connect, write, name, table)
 
 
-class OnceOutput(Output):
+class OnceOutput(ExactlyOnceOutput):
     """The output that `once` returns."""
 
-    is_ordered = True
-    keeps_layout = True
-    _driver: Writer
-    """Known from `restore` on."""
-
     def __init__(self, connect: Callable[[], Connection], write: Callable[[Connection, Iterator[Any]], object], name: str, table: str):
-        self.name = name
+        super().__init__(name)
         self._connect = connect
         self._write = write
         self._table = table
         self._has_taken_over = False
-        self._newest: WrittenBatch | None = None
-        """The newest batch that is written, as far as the checkpoint and this driver know."""
         self._receipts: Sequence[Receipt] = ()
         """Those of the batch that is being written, from its earlier tries."""
         self._wanted: Sequence[int] | None = None
         """The partitions of that batch that are to be written; None for all."""
-        self._written: dict[Time, int] = {}
-        """The number of records of each batch that is written and whose completion is not stored."""
 
     def worker_functions(self) -> Sequence[Any]:
         return self._connect, self._write
 
     def restore(self, writer: Writer, stored: Json) -> None:
-        """See the base class. The database is asked when the first batch is written, in its job: there an outage fails only a try."""
-        check_has_checkpoint(self.name, writer)
-        self._driver = writer
+        super().restore(writer, stored)
         self._has_taken_over = False
-        self._newest = None if stored is None else WrittenBatch(stored["batch"], stored["partitions"])
-        self._written.clear()
 
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
         """Ask the database for receipts, if a try of the batch may have run before. At the first batch, take over from earlier drivers."""
@@ -144,19 +131,5 @@ class OnceOutput(Output):
             )
             found = rdd.context.runJob(rdd.mapPartitionsWithIndex(writer), list, chosen)
             counts.update({p: count for p, count in zip(chosen, found, strict=True) if count is not None})
-        if number and (self._newest is None or self._newest.time_ms < time_ms):
-            self._newest = WrittenBatch(time_ms, number)
-        self._written[batch.time] = sum(counts.values())
-
-    def outcome(self, time: Time) -> Json:
-        """Return the newest written batch, and how many records of this one are known to be written; None before the first written batch.
-
-        A batch without partitions tells of an older one: the next driver reads only the newest completion.
-        """
-        newest = self._newest
-        if newest is None:
-            return None
-        return {"batch": newest.time_ms, "partitions": newest.num_partitions, "records": self._written.get(time, 0)}
-
-    def committed(self, time: Time) -> None:
-        self._written.pop(time, None)
+        is_newest = number and (self._newest is None or self._newest.time_ms < time_ms)
+        self._note(batch.time, sum(counts.values()), WrittenBatch(time_ms, number) if is_newest else None)

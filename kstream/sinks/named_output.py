@@ -35,10 +35,11 @@ class NamedOutput(Output):
 
     is_ordered = True
     keeps_layout = True
+    _driver: Writer
+    """Known from `restore` on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._driver: Writer | None = None
         self._stored: Json = None
         self._output: Output | None = None
         """What writes; None before the first write of this driver."""
@@ -144,7 +145,6 @@ class NamedOutput(Output):
         before = self._output
         if before is not None and made_of == self._made_of:
             return before
-        assert self._driver is not None
         output = make()
         output.restore(self._driver, self._stored if before is None else before.outcome(time))
         self._output, self._made_of = output, made_of

@@ -16,7 +16,8 @@ from kstream.dstream.arguments import check_function
 from kstream.errors import ConfigurationError
 from kstream.output import Output, OutputBatch, Writer
 from kstream.public_call import refused
-from kstream.sinks.receipt import WrittenBatch, changed, check_has_checkpoint, check_is_of_checkpoint, lost_partition, to_write
+from kstream.sinks.exactly_once import ExactlyOnceOutput
+from kstream.sinks.receipt import WrittenBatch, changed, check_is_of_checkpoint, lost_partition, to_write
 from kstream_kafka.client.params import KafkaParams, small
 from kstream_kafka.client.topic_reader import TopicReader
 from kstream_kafka.client.transaction import check_properties
@@ -147,6 +148,7 @@ class _Begun:
     """What the driver has found before a try of a batch.
 
     Attributes:
+        receipts: where receipts are.
         known: partition of the RDD → the receipt that an earlier try has written.
         wanted: the partitions that are to be written; None for all.
         keeps: whether what is written stands, whatever the batch has now.
@@ -154,6 +156,7 @@ class _Begun:
         is_past: whether a later batch is written, too. Then all of this one is.
     """
 
+    receipts: Receipts
     known: Mapping[int, FoundReceipt]
     wanted: Sequence[int] | None
     keeps: bool = False
@@ -174,11 +177,11 @@ def figures_of(partitions: Iterable[OutputFigures]) -> OutputFigures:
     return replace(together(OutputFigures(0, 0, 0, 0), known), commit_p99_ms=p99)
 
 
-class KafkaOutput(Output):
+class KafkaOutput(ExactlyOnceOutput):
     """An output that writes each encoded record to Kafka exactly once. `DStream.saveToKafka` makes one."""
 
-    is_ordered = True
-    keeps_layout = True
+    _begun: _Begun
+    """What `prepare` has found of the batch that is being written."""
 
     def __init__(
         self, name: str, params: KafkaParams, prefix: str, topic: str | None = None, *, keeps: bool = False, audit: bool = True
@@ -192,20 +195,17 @@ class KafkaOutput(Output):
             keeps: whether what is written of a half-written batch stands, though the batch has other keys now.
             audit: whether each batch leaves an entry in the topic of the audit.
         """
-        self.name = name
+        super().__init__(name)
         self._params = params
         self._writes_to = topic
         self._keeps = keeps
         self._topic = ReceiptsTopic(params, prefix, name)
         self._audit = AuditTopic(params, prefix) if audit else None
         self._timeout_ms = params.transaction_ms
-        self._driver: Writer | None = None
         self._topic_id: str | None = None
         """That of the topic of the receipts; None before anything is written."""
         self._receipts: Receipts | None = None
         """None before this driver has taken over."""
-        self._newest: WrittenBatch | None = None
-        """The newest batch that is written, as far as the checkpoint and this driver know."""
         self._begins: dict[int, int] = {}
         """partition of the topic → the offset of the first receipt of the newest batch. No receipt of a later batch is before it."""
         self._ends: dict[int, int] = {}
@@ -218,19 +218,12 @@ class KafkaOutput(Output):
         """The batches, in ms, that `kstream sink accept` names."""
         self._given_up: set[int] = set()
         """The batches, in ms, that are noted in Kafka as given up."""
-        self._begun = _Begun({}, None)
-        """What `prepare` has found of the batch that is being written."""
-        self._written: dict[Time, int] = {}
-        """The number of records of each batch that is written and whose completion is not stored."""
 
     def restore(self, writer: Writer, stored: Json) -> None:
-        """See the base class. Kafka is asked when the first batch is written, in its job: there an outage fails only a try."""
-        check_has_checkpoint(self.name, writer)
-        self._driver, self._receipts = writer, None
-        self._written.clear()
+        super().restore(writer, stored)
+        self._receipts = None
         if stored is not None:
             self._topic_id = stored["topicId"]
-            self._newest = WrittenBatch(stored["batch"], stored["partitions"], frozenset(stored["empty"]))
             self._begins = {int(place): offset for place, offset in stored["receipts"].items()}
 
     # -- before a batch
@@ -238,10 +231,9 @@ class KafkaOutput(Output):
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
         """Read the receipts, if a try of the batch may have run before. At the first batch, take over from earlier drivers."""
         self._check_repeats(rdd)
-        self._begun = _Begun({}, None)
         if self._receipts is not None and batch.is_first_try:
+            self._begun = _Begun(self._receipts, {}, None)
             return None
-        assert self._driver is not None
         number = rdd.getNumPartitions()
         with closing(TopicReader(self._reading())) as reader:
             if self._receipts is not None:
@@ -264,7 +256,7 @@ class KafkaOutput(Output):
             self._audit.append(beginning(self._driver, self.name, self._writes_to))
         is_past = any(one.receipt.time_ms > batch.time.milliseconds for one in found.receipts)
         self._accepted |= found.accepted
-        self._begun = _Begun(known, wanted, self._keeps or batch.time.milliseconds in self._accepted, is_past=is_past)
+        self._begun = _Begun(self._receipts, known, wanted, self._keeps or batch.time.milliseconds in self._accepted, is_past=is_past)
         if known and (wanted or self._begun.keeps) and not is_one_to_one(rdd):
             self._begun = replace(self._begun, kept=self._recompute(batch, rdd))
         return wanted
@@ -276,7 +268,6 @@ class KafkaOutput(Output):
             time: this batch.
             found: the receipts of the output.
         """
-        assert self._driver is not None
         written = {one.receipt.time_ms for one in found}
         newest = None if self._newest is None else self._newest.time_ms
         gone = {one.milliseconds for one in self._driver.given_up if one < time} - self._given_up
@@ -317,7 +308,6 @@ class KafkaOutput(Output):
 
         The newest fence alone does not tell whether a copy of the checkpoint has written: a driver of this one may have followed it.
         """
-        assert self._driver is not None
         for writer in {(one.receipt.epoch, one.receipt.writer) for one in found}:
             check_is_of_checkpoint(self.name, writer, self._driver.nonce_of)
         newest = {one.receipt.partition: one.receipt for one in found}
@@ -347,13 +337,12 @@ class KafkaOutput(Output):
     # -- the batch
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> OutputFigures:
-        assert self._receipts is not None
         number, begun = rdd.getNumPartitions(), self._begun
         chosen = range(number) if partitions is None else partitions
         receipts, written = list(begun.known.values()), list[FoundReceipt]()
         if chosen:
             writer = KafkaPartitionWriter(
-                receipts=self._receipts,
+                receipts=begun.receipts,
                 producer=self._params.sink(),
                 consumer=self._reading(),
                 time_ms=batch.time.milliseconds,
@@ -374,24 +363,24 @@ class KafkaOutput(Output):
                 begun = replace(begun, kept=self._compared(batch, recomputed, may_have_moved=False))
         if self._audit is not None and not begun.is_past:
             self._tell(self._audit, batch, number, [one.receipt for one in receipts], begun.kept or ())
-        self._note(batch.time, number, receipts)
+        self._note_receipts(batch.time, number, receipts)
         return figures_of(one.figures for one in written)
 
     def _tell(self, audit: AuditTopic, batch: OutputBatch, number: int, receipts: Sequence[KafkaReceipt], kept: Sequence[int]) -> None:
         """Write the entry of a batch for the audit. All of the batch is committed."""
         inputs, time_ms, driver = input_ranges(batch.inputs), batch.time.milliseconds, self._driver
-        assert driver is not None
         if (inputs or receipts) and all(one.time_ms == time_ms for one in receipts):
             digests = sum_of(one.digests for one in receipts)
             audit.append(AuditEntry(driver.job, self.name, driver.epoch, time_ms, batch.nonce, number, digests, {}, inputs, kept))
 
-    def _note(self, time: Time, number: int, receipts: Sequence[FoundReceipt]) -> None:
+    def _note_receipts(self, time: Time, number: int, receipts: Sequence[FoundReceipt]) -> None:
         """Note that a batch is written, with these receipts. There are none if it is empty. A later one may be written, too."""
-        self._written[time] = sum(one.receipt.num_records for one in receipts)
+        num_records = sum(one.receipt.num_records for one in receipts)
         if not receipts or any(one.receipt.time_ms > time.milliseconds for one in receipts):
+            self._note(time, num_records)
             return
         empty = frozenset(range(number)) - {one.receipt.partition for one in receipts}
-        self._newest = WrittenBatch(time.milliseconds, number, empty)
+        self._note(time, num_records, WrittenBatch(time.milliseconds, number, empty))
         for place in {one.place for one in receipts}:
             here = [one for one in receipts if one.place == place]
             self._begins[place], self._ends[place] = min(one.offset for one in here), max(one.offset for one in here) + 1
@@ -400,20 +389,10 @@ class KafkaOutput(Output):
                 self._alone[place] = here[0].receipt.partition
 
     def outcome(self, time: Time) -> Json:
-        newest = self._newest
-        if newest is None:
+        if self._newest is None:
             return None
-        return {
-            "batch": newest.time_ms,
-            "empty": sorted(newest.empty),
-            "partitions": newest.num_partitions,
-            "records": self._written.get(time, 0),
-            "receipts": {str(place): offset for place, offset in sorted(self._begins.items())},
-            "topicId": self._topic_id,
-        }
-
-    def committed(self, time: Time) -> None:
-        self._written.pop(time, None)
+        begins = {str(place): offset for place, offset in sorted(self._begins.items())}
+        return {**super().outcome(time), "empty": sorted(self._newest.empty), "receipts": begins, "topicId": self._topic_id}
 
     def stop(self) -> None:
         if self._audit is not None:
