@@ -4,6 +4,7 @@ ports              Protocols of the clients on the driver and in workers
 driver_client      KafkaDriverClient
 admin_requests     AdminRequests: the wait for the responses to the driver's requests
 librdkafka         makes librdkafka's clients, and reads their errors
+own_thread         calls in threads of their own
 params             KafkaParams: the user's parameters in librdkafka's terms
 java_security      those of TLS and SASL
 oauth              the user's `oauth_cb`

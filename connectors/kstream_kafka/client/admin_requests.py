@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any
+from typing import Any, TypeVar
 
 from kstream_kafka.client.connection_watch import ConnectionWatch
+from kstream_kafka.client.own_thread import begun
 
+T = TypeVar("T")
 SETTLE_MS = 30_000
 """Milliseconds after an outage in which a missing topic is not unknown. Brokers that have just come back may not know all topics yet."""
 LATE_MS = 5_000
@@ -55,7 +55,7 @@ class AdminRequests:
         """Whether brokers did not answer within the last SETTLE_MS."""
         return self._outage_ms is not None and self._monotonic_ms() - self._outage_ms < SETTLE_MS
 
-    def run_blocking(self, request: Callable[[], Any]) -> Any:
+    def run_blocking(self, request: Callable[[], T]) -> T:
         """Run a blocking request in a daemon thread, and wait for it.
 
         If `KafkaError` ends the wait, the thread and its request are abandoned.
@@ -68,16 +68,7 @@ class AdminRequests:
             Exception: the error of the call.
         """
         self.on_request()
-        future: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(request())
-            except BaseException as e:
-                future.set_exception(e)
-
-        threading.Thread(target=run, name="KafkaMetadata", daemon=True).start()
-        return self.await_result(future)
+        return self.await_result(begun(request, "KafkaMetadata"))
 
     def await_result(self, future: Any) -> Any:
         """Wait for a future. Blocks, and polls the client meanwhile.

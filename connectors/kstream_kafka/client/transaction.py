@@ -8,9 +8,7 @@ Calls into librdkafka may block beyond their time-outs, for example when a coord
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -19,12 +17,15 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
 from kstream_kafka.client.librdkafka import UNREACHABLE, LastClientError, map_error, new_client, text_of
+from kstream_kafka.client.own_thread import begun
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.record_sending import send, send_all, too_large
 from kstream_kafka.client.redaction import Properties
 from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, NotAuthorizedError, ProducerFencedError
 
 T = TypeVar("T")
+THREAD = "KafkaTransaction"
+"""The name of the threads of calls."""
 GRACE_S = 5.0
 """Seconds that a call may take beyond its own time-out."""
 ABORT_S = 10.0
@@ -233,18 +234,4 @@ def check_properties(settings: Settings, timeout_ms: int) -> None:
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
     """Run a call in a thread of its own. TimeoutError of futures if it takes longer; the thread is abandoned then."""
-    return begun(call).result(seconds)
-
-
-def begun(call: Callable[[], T]) -> Future[T]:
-    """Run a call in a thread of its own, which does not keep the process alive. Return its result to come."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as e:
-            future.set_exception(e)
-
-    threading.Thread(target=run, name="KafkaTransaction", daemon=True).start()
-    return future
+    return begun(call, THREAD).result(seconds)

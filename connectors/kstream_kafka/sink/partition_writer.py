@@ -20,7 +20,8 @@ from typing import Any
 from kstream.batch import OutputFigures
 from kstream.sinks.receipt import check_hashing, hashing
 from kstream.worker.process import begin_task, once
-from kstream_kafka.client.transaction import Transaction, begun
+from kstream_kafka.client.own_thread import begun
+from kstream_kafka.client.transaction import THREAD, Transaction
 from kstream_kafka.errors import KafkaError, ProducerFencedError, ReceiptsLostError
 from kstream_kafka.sink.comparison import Recomputed
 from kstream_kafka.sink.producer_record import Encoded
@@ -88,7 +89,7 @@ class KafkaPartitionWriter:
         try:
             for record in records:
                 if is_first and opened is None:
-                    opened = begun(transactions[0].open)
+                    opened = begun(transactions[0].open, THREAD)
                 spool.add(record)
             if not spool.digests:
                 return None

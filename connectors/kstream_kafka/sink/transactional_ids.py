@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from kstream_kafka.client.params import KafkaParams
-from kstream_kafka.client.transaction import Transaction
+from kstream_kafka.client.transaction import THREAD, Transaction
 
 AT_ONCE = 32
 """So many transactional ids are taken at once."""
@@ -31,5 +31,5 @@ def take_ids(params: KafkaParams, identities: Iterable[str], topic: str) -> None
         finally:
             transaction.close()
 
-    with ThreadPoolExecutor(AT_ONCE, "KafkaTransaction") as threads:
+    with ThreadPoolExecutor(AT_ONCE, THREAD) as threads:
         list(threads.map(take, identities))

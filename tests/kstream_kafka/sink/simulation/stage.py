@@ -118,7 +118,7 @@ def set_up() -> Generator[None]:
         put(transactional_ids, "ThreadPoolExecutor", lambda *_: OneAfterTheOther(STAGE.turns))
         put(receipts_topic, "check_transactions", lambda *_: None)
         put(kafka_output, "is_one_to_one", lambda rdd: not rdd.is_shuffled)
-        put(partition_writer, "begun", lambda call: OpenedBeside(STAGE.turns, call))
+        put(partition_writer, "begun", lambda call, _: OpenedBeside(STAGE.turns, call))
         for module in (receipts, partition_writer):
             put(module, "once", lambda _key, make: make())
         put(partition_writer, "monotonic", lambda: STAGE.turns.monotonic())
