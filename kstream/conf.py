@@ -88,13 +88,15 @@ STR: SettingKind[str] = SettingKind("str", str)
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry(Generic[T_co]):
-    """A setting whose value is a `T_co`. In a text it is its key. A number that is below `least` has no meaning."""
+    """A setting whose value is a `T_co`. In a text it is its key. A number that is below `least` has no meaning, nor
+    has any other word, if there are `words`."""
 
     key: str
     kind: SettingKind[T_co]
     default: T_co
     meaning: str
     least: int | None = None
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.key
@@ -111,6 +113,8 @@ class ConfigEntry(Generic[T_co]):
             ) from e
         if self.least is not None and isinstance(value, int) and value < self.least:
             raise ConfigurationError(f"{self.key} is {text}; it must be at least {self.least}", key=self.key, value=text)
+        if self.words and value not in self.words:
+            raise ConfigurationError(f"{self.key} is {text!r}; it must be one of {', '.join(self.words)}", key=self.key, value=text)
         return value
 
 

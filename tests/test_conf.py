@@ -111,7 +111,7 @@ def test_the_value_of_a_setting_has_the_type_that_its_room_declares(path: Path) 
     assert list(entries) == list(declared)
     texts = {"bool": "true", "int": "7", "float": "0.5", "ms": "3s", "s": "60", "bytes": "1m", "str": "a word"}
     for name, entry in entries.items():
-        value = Settings({entry.key: texts[entry.kind.name]})[entry]
+        value = Settings({entry.key: (*entry.words, texts[entry.kind.name])[0]})[entry]
         assert declared[name] == (type(value).__name__, *(["None"] if entry.default is None else []))
         assert entry.default is None or entry.kind.parse(text_of(entry.default)) == entry.default
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstream.batch import Json
-from kstream.batch.plan import DATA_LOSS_POLICIES, FAIL, LOG, kind_of
+from kstream.batch.plan import FAIL, LOG, kind_of
 from kstream.batch_time import Time
 from kstream.clock import Clock, SystemClock
 from kstream.conf import Settings
@@ -72,7 +72,7 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
             pause: waits for seconds between attempts, for tests.
 
         Raises:
-            ConfigurationError: the Log has no name, or a starting offset cannot be understood.
+            ConfigurationError: the Log has no name, a policy does not exist, or a starting offset cannot be understood.
         """
         if not log.name:
             raise ConfigurationError(f"{type(log).__name__} has no `name`: set it to one word for the system", key="name", value="")
@@ -101,16 +101,9 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
         """Ask the Log for its ends, and at a first start for the starting offsets. Blocks. An error of the Log fails `ssc.start()`.
 
         Raises:
-            ConfigurationError: a policy does not exist, or a starting offset cannot be resolved.
+            ConfigurationError: a starting offset cannot be resolved.
         """
         super().start(services)
-        policy = self.on_data_loss
-        if policy not in DATA_LOSS_POLICIES:
-            raise ConfigurationError(
-                f"{LOG_ON_DATA_LOSS} is {policy!r}; it must be one of {', '.join(DATA_LOSS_POLICIES)}",
-                key=LOG_ON_DATA_LOSS.key,
-                value=policy,
-            )
         self._planner.begin()
 
     def decode(self, data: Mapping[str, Json]) -> LogPlan:

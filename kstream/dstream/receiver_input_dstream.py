@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstream.batch import InputOutcome, Json, PlannedInput
-from kstream.batch.plan import BLOCKS, DATA_LOSS_POLICIES, FAIL, REPORT, SKIP, kind_of
+from kstream.batch.plan import BLOCKS, FAIL, REPORT, SKIP, kind_of
 from kstream.batch_time import Time
 from kstream.dstream.input_dstream import InputDStream
 from kstream.dstream.ports import InputServices, StreamHost
 from kstream.dstream.received_blocks import NoReceivedBlocks, ReceivedBlocks
-from kstream.errors import BlocksLostError, ConfigurationError
+from kstream.errors import BlocksLostError
 from kstream.receiver import Receiver
 from kstream.receiver.block_reading import BlockLocations
 from kstream.receiver.block_store import effective_storage_level
@@ -119,13 +119,8 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return self.ssc.settings[WRITE_AHEAD_LOG]
 
     def start(self, services: InputServices) -> None:
-        """Check the settings, and log a warning where the storage level is changed. ConfigurationError for an unknown `onDataLoss`."""
+        """Log a warning where the storage level is changed."""
         super().start(services)
-        policy = self._on_data_loss
-        if policy not in DATA_LOSS_POLICIES:
-            raise ConfigurationError(
-                f"{RECEIVER_ON_DATA_LOSS} is {policy!r}; it must be {FAIL}, {SKIP} or {REPORT}", key=RECEIVER_ON_DATA_LOSS.key, value=policy
-            )
         for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings[WRITE_AHEAD_LOG]).warnings:
             logger.warning("%s", warning)
 

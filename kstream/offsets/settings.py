@@ -47,4 +47,5 @@ LOG_ON_DATA_LOSS: ConfigEntry[str] = ConfigEntry(
     "fail",
     "Records of a Log gone before they were read: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and "
     "post an event to listeners).",
+    words=("fail", "skip", "report"),
 )

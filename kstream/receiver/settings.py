@@ -46,6 +46,7 @@ RECEIVER_ON_DATA_LOSS: ConfigEntry[str] = ConfigEntry(
     "fail",
     "Policy for received blocks that are lost: fail (the batch fails), skip (continue, with a ledger entry) or report (skip, and post "
     "an event to listeners).",
+    words=("fail", "skip", "report"),
 )
 BLOCK_STORE_MEMORY: ConfigEntry[int] = ConfigEntry(
     "spark.streaming.kstream.blockStore.memory",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kstream.conf import Settings
-from kstream.errors import ConfigurationError
 from kstream.scheduler.settings import FAILED_BATCH, MAX_HELD_BATCHES, RETRIES
 
 CONTINUE, HOLD = "continue", "hold"
@@ -49,7 +48,4 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     Raises:
         ConfigurationError: a value has no meaning.
     """
-    word = settings[FAILED_BATCH]
-    if word not in (CONTINUE, HOLD):
-        raise ConfigurationError(f"{FAILED_BATCH} is {word!r}: give {CONTINUE} or {HOLD}", key=FAILED_BATCH.key, value=word)
-    return RetryPolicy(settings[RETRIES], word == HOLD, settings[MAX_HELD_BATCHES])
+    return RetryPolicy(settings[RETRIES], settings[FAILED_BATCH] == HOLD, settings[MAX_HELD_BATCHES])

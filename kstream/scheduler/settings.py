@@ -35,6 +35,7 @@ FAILED_BATCH: ConfigEntry[str] = ConfigEntry(
     STR,
     "continue",
     "continue: later batches run, as in Spark. hold: they wait until the failed batch has succeeded, so outputs see batches in order.",
+    words=("continue", "hold"),
 )
 MAX_HELD_BATCHES: ConfigEntry[int] = ConfigEntry(
     "spark.streaming.kstream.maxHeldBatches",
