@@ -152,9 +152,8 @@ def read_segment(store: FileStore, name: str) -> list[PastBatch]:
 
 def _span(name: str) -> tuple[Time, Time]:
     """Return the batch times of the first and the last plan of a segment, by its name."""
-    key = names.parse_key(name.partition("/")[2])
-    assert key is not None
-    return key[0], Time(key[1][0])
+    first, others = names.key_of(name)
+    return first, Time(others[0])
 
 
 def _batches(rows: Iterable[Mapping[str, Any]]) -> list[PastBatch]:

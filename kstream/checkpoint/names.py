@@ -68,9 +68,13 @@ def key(time: Time, *numbers: int) -> str:
 def parse_key(name: str) -> tuple[Time, tuple[int, ...]] | None:
     """Parse the time and the other numbers of a key, such as epochs; None for any other file in the folder."""
     parts = name.split("-")
-    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
-        return None
-    return Time(int(parts[0])), tuple(int(part) for part in parts[1:])
+    return None if len(parts) < 2 or not all(part.isdecimal() for part in parts) else key_of(name)
+
+
+def key_of(name: str) -> tuple[Time, tuple[int, ...]]:
+    """Return the time and the other numbers of a key, with or without its folder. ValueError for any other name."""
+    first, *others = map(int, name.rpartition("/")[2].split("-"))
+    return Time(first), tuple(others)
 
 
 def plan(time: Time, epoch: int) -> str:

@@ -13,7 +13,7 @@ from kstream.checkpoint import format, names
 from kstream.checkpoint.binding import binding_of
 from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.plan_log import PlanLog, newest_epoch, take_epoch
-from kstream.checkpoint.reader import LogContents, read_log
+from kstream.checkpoint.reader import LogContents, read_started_log
 from kstream.errors import FencedError
 from kstream.storage import FileStore
 
@@ -41,15 +41,14 @@ def move_streams(store: FileStore, at_ms: int, choose: Callable[[LogContents], P
         StorageError: the store failed.
     """
     epoch = take_epoch(store, at_ms)
-    contents = read_log(store)
-    last = contents.last_planned
-    assert contents.meta is not None and last is not None
+    log = read_started_log(store)
+    meta, contents, last = log.meta, log.contents, max(log.contents.plans)
     chosen, outcomes = choose(contents)
     inputs = {number: with_kind(data) for number, data in chosen.items()}
     log = PlanLog(store, epoch, contents)
-    time = contents.meta.next_batch(last)
-    if contents.meta.change is not None:
-        write_change(store, epoch, contents.meta.change)
+    time = meta.next_batch(last)
+    if meta.change is not None:
+        write_change(store, epoch, meta.change)
     floor = min([*contents.pending, time])
     graph = binding_of(contents, {}).stored
     stream_names = {number: name for number, name in graph.items() if name is not None or number not in inputs}

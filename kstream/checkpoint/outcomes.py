@@ -134,10 +134,9 @@ def read_failure(store: FileStore, name: str) -> Failure | None:
         CorruptRecordError: the record is damaged.
         StorageError: the store failed.
     """
-    key = names.parse_key(name.partition("/")[2])
-    assert key is not None
+    time, _ = names.key_of(name)
     try:
-        return _read(store, "failed", name, key[0], _failure_of)
+        return _read(store, "failed", name, time, _failure_of)
     except StorageError as e:
         if e.facts.get("errno") != errno.EACCES:
             raise

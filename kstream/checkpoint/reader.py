@@ -113,6 +113,14 @@ class LogContents:
 
 
 @dataclass(frozen=True, slots=True)
+class StartedLog:
+    """The log of a checkpoint with which a stream has started: it has a meta record."""
+
+    meta: Meta
+    contents: LogContents
+
+
+@dataclass(frozen=True, slots=True)
 class Takeover:
     """The record `adopted/<epoch>`: the adopted plans, which the driver of `epoch` found at its start."""
 
@@ -405,10 +413,19 @@ def write_meta(store: FileStore, meta: Meta) -> None:
     store.create(names.META, format.encode("meta", fields))
 
 
+def read_started_log(store: FileStore) -> StartedLog:
+    """As `read_log`, for a checkpoint that `has_checkpoint`. MissingFileError for another one."""
+    contents = read_log(store)
+    return StartedLog(contents.meta or existing_meta(store), contents)
+
+
 def read_meta(store: FileStore) -> Meta | None:
     """Read the meta record and the newest change of the interval; None without a meta record. Blocks; CorruptRecordError, StorageError."""
-    if not store.exists(names.META):
-        return None
+    return existing_meta(store) if store.exists(names.META) else None
+
+
+def existing_meta(store: FileStore) -> Meta:
+    """As `read_meta`. MissingFileError without a meta record."""
     first = format.decode("meta", store.read(names.META), store.path(names.META), _meta_of)
     change = read_change(store)
     return first if change is None else Meta(change.zero_time, change.interval, change.after)

@@ -105,9 +105,8 @@ def _read(store: FileStore, name: str) -> SkipRequest:
             "partition": record.partition,
             "offset": record.offset,
         }
-        named = names.parse_skipped(name.partition("/")[2])
-        assert named is not None
-        format.check_name(store.path(name), inside, dict(zip(inside, (named[0].milliseconds, *named[1]), strict=True)))
+        time, numbers = names.key_of(name.rpartition("-")[0])
+        format.check_name(store.path(name), inside, dict(zip(inside, (time.milliseconds, *numbers), strict=True)))
         reason = f"holds a request for topic {request.record.topic}, of which its name is not"
         raise CorruptRecordError(f"{store.path(name)} {reason}: move it out of the checkpoint.", path=store.path(name), reason=reason)
     return request

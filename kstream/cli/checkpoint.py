@@ -14,8 +14,9 @@ from rich.table import Table
 
 from kstream.batch import BatchPlan, SkippedRecord, StateCheckpoint
 from kstream.batch_time import Time
-from kstream.checkpoint import LogContents, Meta, names, read_log
+from kstream.checkpoint import LogContents, Meta, names
 from kstream.checkpoint.plan_log import epoch_taken_ms
+from kstream.checkpoint.reader import StartedLog, read_started_log
 from kstream.checkpoint.state_log import stored_states
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, plan_text
@@ -76,13 +77,13 @@ def show(path: str, as_json: bool, last: int | None, show_all: bool) -> None:
     last = None if show_all else last
     with clear_errors(code=ReadingCode.UNREADABLE):
         store = open_existing(path)
-        contents = read_log(store)
+        log = read_started_log(store)
         epochs = read_epochs(store)
-        states = read_states(store, contents, last)
+        states = read_states(store, log.contents, last)
     if as_json:
-        echo(json.dumps(as_data(store.url, contents, epochs, states, last), indent=2))
+        echo(json.dumps(as_data(store.url, log, epochs, states, last), indent=2))
     else:
-        _print(store.url, contents, epochs, states, last)
+        _print(store.url, log, epochs, states, last)
 
 
 def read_epochs(store: FileStore) -> list[tuple[int, int]]:
@@ -136,9 +137,9 @@ def _newest(contents: LogContents, last: int | None) -> list[BatchPlan]:
     return plans if last is None else plans[-last:]
 
 
-def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> dict[str, Any]:
+def as_data(url: str, log: StartedLog, epochs: list[tuple[int, int]], states: States, last: int | None) -> dict[str, Any]:
     """Return the content of the checkpoint as JSON values; times in ms since the Unix epoch."""
-    meta = contents.meta
+    meta, contents = log.meta, log.contents
     plans = [
         {
             "time": plan.time.milliseconds,
@@ -159,9 +160,9 @@ def as_data(url: str, contents: LogContents, epochs: list[tuple[int, int]], stat
     ]
     return {
         "path": url,
-        "zero_time": meta.zero_time.milliseconds if meta else None,
-        "interval": meta.interval.milliseconds if meta else None,
-        **({} if meta is None or meta.after is None else {"interval_changed_after": meta.after.milliseconds}),
+        "zero_time": meta.zero_time.milliseconds,
+        "interval": meta.interval.milliseconds,
+        **({} if meta.after is None else {"interval_changed_after": meta.after.milliseconds}),
         "epochs": [{"epoch": number, "taken_at": at} for number, at in epochs],
         "plans": plans,
     }
@@ -178,11 +179,10 @@ def _name(plan: BatchPlan, number: int) -> dict[str, str]:
     return {} if name is None else {"name": name}
 
 
-def _print(url: str, contents: LogContents, epochs: list[tuple[int, int]], states: States, last: int | None) -> None:
+def _print(url: str, log: StartedLog, epochs: list[tuple[int, int]], states: States, last: int | None) -> None:
     """Print the content of the checkpoint as a table."""
     console = table_console()
-    meta = contents.meta
-    assert meta is not None
+    meta, contents = log.meta, log.contents
     console.print(f"[bold]{escape(url)}[/bold]")
     first = f"batch interval {meta.interval}, first batch at {_moment(meta.zero_time + meta.interval, meta)}"
     console.print(first if meta.after is None else f"{first} (after batch {meta.after}, the last one of another interval)")

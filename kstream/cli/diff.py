@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import LogContents, read_log
+from kstream.checkpoint.reader import StartedLog, read_started_log
 from kstream.cli.checkpoint import state_of
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import PlanData, newest_plans, open_existing, plan_text, ranges_of
@@ -40,7 +40,7 @@ def diff_command(first: str, second: str, as_json: bool) -> None:
     error and exit code 3, with nothing on standard output.
     """
     with clear_errors(code=ReadingCode.UNREADABLE):
-        sides = [Side.of(read_log(open_existing(path))) for path in (first, second)]
+        sides = [Side.of(read_started_log(open_existing(path))) for path in (first, second)]
     echo("kstream checkpoint diff is deprecated: compare what `kstream checkpoint show --json` prints of each checkpoint", err=True)
     found = differences(*sides)
     if as_json:
@@ -70,10 +70,9 @@ class Side(NamedTuple):
     next: Mapping[tuple[int, str, int], int]
 
     @staticmethod
-    def of(contents: LogContents) -> Side:
+    def of(log: StartedLog) -> Side:
         """Return the compared parts of a checkpoint's content. Pure."""
-        meta = contents.meta
-        assert meta is not None
+        meta, contents = log.meta, log.contents
         ends = ((stream, r) for stream, data in newest_plans(contents).items() for r in ranges_of(data) or ())
         return Side(
             {"zero_time": meta.zero_time.milliseconds, "interval": meta.interval.milliseconds},

@@ -13,8 +13,9 @@ from rich.table import Table
 
 from kstream.batch import SkippedRecord
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint import LogContents, read_log
+from kstream.checkpoint import LogContents
 from kstream.checkpoint.history import PastBatch, read_history, read_past
+from kstream.checkpoint.reader import read_started_log
 from kstream.cli.checkpoint import LAST, skipped_data, state_of
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import open_existing, plan_text
@@ -38,15 +39,15 @@ def history_command(path: str, begin: str | None, end: str | None, last: int | N
     with clear_errors(code=ReadingCode.UNREADABLE):
         first, until = (None if text is None else Time(parse_moment(text, now)) for text in (begin, end))
         store = open_existing(path)
-        contents = read_log(store)
+        log = read_started_log(store)
+        contents = log.contents
         batches = past_batches(store, contents, first, until)
         shown = batches[-(last or LAST) :] if last or first is None else batches
         rows = [as_data(store, batch, contents) for batch in shown]
-    assert contents.meta is not None
     if as_json:
         echo(json.dumps({"path": store.url, "batches": rows}, indent=2))
     else:
-        _print(store.url, rows, len(batches), contents.meta.interval)
+        _print(store.url, rows, len(batches), log.meta.interval)
 
 
 def past_batches(store: FileStore, contents: LogContents, first: Time | None, until: Time | None) -> list[PastBatch]:

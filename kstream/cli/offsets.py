@@ -22,6 +22,7 @@ from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
 from kstream.checkpoint.history import read_history
 from kstream.checkpoint.offline import Places, move_streams
+from kstream.checkpoint.reader import StartedLog, read_started_log
 from kstream.checkpoint.sign_of_life import WAIT_S, find_driver
 from kstream.cli.exit_codes import ReadingCode
 from kstream.cli.inputs import (
@@ -291,7 +292,8 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
         StorageError: the store failed.
         KStreamError: an error of `choose`.
     """
-    contents = read_log(store)
+    log = read_started_log(store)
+    contents = log.contents
     changes = [(number, change) for number, found in choose(contents).items() for change in found.changes]
     if not changes:
         echo("every partition is there already: nothing to change")
@@ -300,7 +302,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
     if dry_run:
         echo("dry run: nothing was changed")
         return
-    _refuse_if_busy(store, contents, take_over)
+    _refuse_if_busy(store, log, take_over)
     prepare_to_write(store, single_writer=False)
 
     def places(now: LogContents) -> Places:
@@ -314,7 +316,7 @@ def _change(store: FileStore, choose: Choose, dry_run: bool, take_over: bool) ->
     echo(f"set, as batch {at.milliseconds} ms: the next driver continues from there")
 
 
-def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) -> None:
+def _refuse_if_busy(store: FileStore, log: StartedLog, take_over: bool) -> None:
     """End the program if a driver seems to run and `take_over` is false.
 
     Its status record tells it. Without one (an older kstream has written the checkpoint), or if the driver was killed, the age of its last
@@ -331,9 +333,8 @@ def _refuse_if_busy(store: FileStore, contents: LogContents, take_over: bool) ->
         )
     if found.end()[0] == "ended":
         return
-    assert contents.meta is not None and contents.last_planned is not None
-    age = _now_ms() - contents.last_planned.milliseconds
-    if age < BUSY_INTERVALS * contents.meta.interval.milliseconds:
+    age = _now_ms() - max(log.contents.plans).milliseconds
+    if age < BUSY_INTERVALS * log.meta.interval.milliseconds:
         fail(
             f"a driver planned a batch of {store.url} {max(age, 0)} ms ago and seems to run: stop it and try again after "
             f"{BUSY_INTERVALS} batch intervals, or give --take-over (it is then fenced: it ends with FencedError and submits nothing more)"

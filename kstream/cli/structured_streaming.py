@@ -193,8 +193,7 @@ def carried_offsets(store: FileStore, source: str | None, skip_begun: bool) -> C
     if batches.begun is None:
         raise refused(store, f"no batch of {store.url} has begun: it has no offsets to carry over")
     done, open_batch = batches.committed, batches.open
-    number = open_batch if open_batch is not None and (skip_begun or done is None) else done
-    assert number is not None
+    number = batches.begun if done is None or (skip_begun and open_batch is not None) else done
     sources = read_entry(store, number).sources
     name = _chosen(store, sources, source)
     before_first = done is None and not skip_begun

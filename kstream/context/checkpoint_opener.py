@@ -29,7 +29,7 @@ from kstream.checkpoint.input_records import KeptOffsets, write_kept
 from kstream.checkpoint.interval_change import write_change
 from kstream.checkpoint.measured import MeasuredBatches
 from kstream.checkpoint.missing_plans import check_no_plan_is_missing, has_gap
-from kstream.checkpoint.reader import check_meta, delete_superseded, newest_plan, read_meta, record_takeover, write_meta
+from kstream.checkpoint.reader import check_meta, delete_superseded, existing_meta, newest_plan, read_meta, record_takeover, write_meta
 from kstream.checkpoint.settings import HISTORY
 from kstream.clock import Clock
 from kstream.conf import Settings
@@ -329,7 +329,6 @@ class CheckpointOpener:
             write_meta(self._store, Meta(zero, self._graph.batch_duration))
             return zero
         except AlreadyExistsError:  # an earlier or concurrent driver stored it and has planned nothing: its zero time holds
-            meta = read_meta(self._store)
-            assert meta is not None
+            meta = existing_meta(self._store)
             self._with_interval(LogContents(meta, {}, frozenset(), frozenset(), {}, ()))
             return meta.zero_time

@@ -129,10 +129,10 @@ class Stage:
             DemoError: a part fails, or a step takes more than three minutes.
         """
         bootstrap = self._start_broker()
-        self._start_feed(bootstrap)
+        feed = self._start_feed(bootstrap)
         self._first_life(bootstrap)
         driver = self._second_life(bootstrap)
-        self._end_feed()
+        self._end_feed(feed)
         self._drain(driver)
         echo("proving…")
         return prove(self._evidence())
@@ -148,13 +148,14 @@ class Stage:
         self._until(has_address, "the embedded broker to start")
         return address[0]
 
-    def _start_feed(self, bootstrap: str) -> None:
-        """Start the feed, and wait for the first acknowledged orders."""
+    def _start_feed(self, bootstrap: str) -> Child:
+        """Start the feed, and return it once the first orders are acknowledged."""
         script = self._script
         args = ["--bootstrap", bootstrap, "--topic", TOPIC, "--rate", str(script.rate), "--seed", str(script.seed)]
-        self._feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
+        self._feed = feed = self._child("kstream_kafka.demo.order_feed", [*args, "--truth", str(self.folder / "truth.json")], "feed.log")
         self._until(lambda: self._acknowledged > 0, "the first orders")
         echo(f"a Kafka broker at {bootstrap}, and {script.rate} orders a second into 4 partitions of {TOPIC!r}")
+        return feed
 
     def _first_life(self, bootstrap: str) -> None:
         """Run the driver until it kills itself in the window job of a batch. Note the pending batches of its checkpoint.
@@ -194,10 +195,8 @@ class Stage:
         self._until(far_enough, "the stream to continue", driver)
         return driver
 
-    def _end_feed(self) -> None:
+    def _end_feed(self, feed: Child) -> None:
         """End the feed, and wait until it has written the acknowledged orders."""
-        feed = self._feed
-        assert feed is not None
         echo("the feed stops")
         feed.close_stdin()
         self._until(lambda: feed.exit_code is not None, "the feed to end")

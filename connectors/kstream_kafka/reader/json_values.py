@@ -113,7 +113,6 @@ class JsonFormat:
 
     def _read(self, values: pa.BinaryArray) -> pa.StructArray:
         """Read values, each of which begins and ends as an object. One of _UNREADABLE if one does not fit."""
-        assert self._read_fields is not None
         if not len(values):
             return pa.array([], pa.struct(list(self._fields)))
         lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n")[0].as_buffer()

@@ -130,12 +130,12 @@ class MicroBatches:
         is_told = start is not None
         if start is None:
             start = self._plan.until_offsets if self._plan is not None else self._at if self._planner is not None else self.begin()
-        self._move_to(start)
+        planner = self._move_to(start)
         self._limits.is_once = is_once
         self._limits.held = self._held(start, only_latest=is_once or not is_told)
         if self._limits.held and self._limits.held == start.keys():
             return start
-        self._plan, self._is_used = self._asked(self._planned), False
+        self._plan, self._is_used = self._asked(lambda _: self._planned(planner)), False
         return self._plan.until_offsets
 
     def plan(self, start: Offsets, end: Offsets) -> KafkaPlan:
@@ -203,21 +203,22 @@ class MicroBatches:
         position = self._bound.positions.of(partition)
         return None if position is None else position.kind
 
-    def _move_to(self, start: Offsets) -> None:
-        """Move the planner to the begin of a batch.
+    def _move_to(self, start: Offsets) -> KafkaPlanner:
+        """Move the planner to the begin of a batch, and return it.
 
         A plan that was not used stays open, though it ends where the batch begins: a topic was made anew and has as many records as before.
         """
-        plan = self._plan
-        if self._planner is not None and plan is not None and plan.until_offsets == start:
+        plan, planner = self._plan, self._planner
+        if planner is not None and plan is not None and plan.until_offsets == start:
             if self._is_used or not plan.num_records:
-                self._planner.planned(Time(self._batches), plan)
+                planner.planned(Time(self._batches), plan)
                 self._at, self._plan = start, None
-        elif self._planner is None or self._at != start:
-            self._planner = self._new_planner()
-            self._planner.restore(KafkaPlan.without_epochs([OffsetRange(*p, at, at) for p, at in sorted(start.items())]))
-            self._asked(self._planner.begin)
+        elif planner is None or self._at != start:
+            self._planner = planner = self._new_planner()
+            planner.restore(KafkaPlan.without_epochs([OffsetRange(*p, at, at) for p, at in sorted(start.items())]))
+            self._asked(planner.begin)
             self._at, self._plan = start, None
+        return planner
 
     def _new_planner(self) -> KafkaPlanner:
         """Return a planner of this query, which stands nowhere yet."""
@@ -227,12 +228,11 @@ class MicroBatches:
             options.topics, options.params, self._bound.positions, Positions(), self._limits, self._clock, tolerate_loss=tolerate_loss
         )
 
-    def _planned(self, client: DriverClient) -> KafkaPlan:
+    def _planned(self, planner: KafkaPlanner) -> KafkaPlan:
         """Return the plan of the next batch."""
-        assert self._planner is not None
         self._batches += 1
-        plan = self._planner.plan(Time(self._batches), ())
-        self.log_ends = self._planner.log_ends(Time(self._batches))
+        plan = planner.plan(Time(self._batches), ())
+        self.log_ends = planner.log_ends(Time(self._batches))
         return plan
 
     def _removed(self, plan: KafkaPlan) -> list[LostRange]:
