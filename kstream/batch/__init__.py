@@ -7,6 +7,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     batch_info   BatchInfo and its parts, for listeners
     input_progress   InputProgress: what an input reports of its share in a batch
     figures      Figures: what was measured of a batch, declared once for all forms of monitoring
+    slowest_output   SlowestOutput: the output operation of a batch that took the longest
     log_lag      LogLag: how far an input is behind the ends of its logs, in records and in seconds
     batch        Batch, Job, JobSet: a batch in the driver that runs it; PendingBatches
     retention    RequiredBatches: the batches whose plans must be kept
@@ -18,6 +19,7 @@ from kstream.batch.figures import FigureField, Figures, InputFigures, KnownFigur
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
 from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
+from kstream.batch.slowest_output import SlowestOutput, slowest_output
 from kstream.offsets.offset_range import SkippedRecord
 
 __all__ = [
@@ -46,10 +48,12 @@ __all__ = [
     "RDDScope",
     "ReceiverInfo",
     "SkippedRecord",
+    "SlowestOutput",
     "StateCheckpoint",
     "StateFigures",
     "StreamInputInfo",
     "completed_offsets",
     "lag_after",
     "lag_between",
+    "slowest_output",
 ]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstream.batch import SlowestOutput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.declared_types import moment, positive
@@ -33,6 +34,7 @@ class BatchFigures:
     """A batch that has ended. Times are milliseconds; a delay is −1 if it is not known.
 
     `record_errors` are the records that the errors policies have left out. `figures` are what was measured, by their names in the JSON log.
+    `slowest` is the output operation that took the longest; None if it is not known, and in a record of an older kstream.
     """
 
     time: Time
@@ -42,6 +44,7 @@ class BatchFigures:
     failed: bool = False
     record_errors: int = 0
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
+    slowest: SlowestOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,11 @@ class DriverStatus:
         return sum(batch.record_errors for batch in self.recent)
 
     @property
+    def last_slow(self) -> BatchFigures | None:
+        """The newest batch that took longer than its interval; None if none of the last ones did."""
+        return next((batch for batch in reversed(self.recent) if batch.processing_ms > self.interval.milliseconds), None)
+
+    @property
     def processing_rate(self) -> float | None:
         """The records per second of processing in the last batches; None if they took no time."""
         seconds = sum(max(batch.processing_ms, 0) for batch in self.recent) / 1000
@@ -216,7 +224,7 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
 
 
 def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
-    """Return the fields of a batch; record errors and figures only if there are any."""
+    """Return the fields of a batch; record errors, figures and the slowest output only if there are any."""
     return {
         "time": batch.time.milliseconds,
         "records": batch.records,
@@ -225,6 +233,7 @@ def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
         "failed": batch.failed,
         **({"record_errors": batch.record_errors} if batch.record_errors else {}),
         **({"figures": dict(batch.figures)} if batch.figures else {}),
+        **({} if batch.slowest is None else {"slowest": [batch.slowest.name, batch.slowest.ms]}),
     }
 
 
@@ -277,6 +286,7 @@ def _batch_of(b: Mapping[str, Any]) -> BatchFigures:
         b["failed"],
         b.get("record_errors", 0),
         b.get("figures", {}),
+        SlowestOutput(*b["slowest"]) if "slowest" in b else None,
     )
 
 

@@ -232,9 +232,9 @@ def judge(status: DriverStatus, max_behind: float | None = None) -> tuple[str, s
     late = status.batches_behind(status.written_ms) > ON_TIME
     if seconds > most:
         due = f"the oldest batch has been due for {duration_text(seconds * 1000)}, longer than {most:g} s"
-        return "behind", f"behind: {due}" + (f". {_catching_up(status)}" if late else "")
+        return "behind", f"behind: {due}" + (f". {_catching_up(status)}" if late else "") + _slowest(status)
     succeed = "well: batches succeed" if status.recent else "well: no batch has ended yet"
-    return "well", f"{succeed}. {_catching_up(status)}" if late else f"{succeed}, and none is late"
+    return "well", f"{succeed}. {_catching_up(status)}{_slowest(status)}" if late else f"{succeed}, and none is late"
 
 
 def behind_without_driver(meta: Meta | None, last_planned: Time | None, pending: Sequence[Time], now_ms: int) -> tuple[float, int]:
@@ -324,6 +324,14 @@ def _catching_up(status: DriverStatus) -> str:
     records, rate = sum(lag.records for lag in status.lag), status.processing_rate
     behind = f"It catches up, {_batches(status.batches_behind(status.written_ms))} and {records:,} records behind"
     return f"{behind}, about {records / rate:,.0f} s" if records and rate else behind
+
+
+def _slowest(status: DriverStatus) -> str:
+    """Return which output operation took the longest of the newest batch that took longer than its interval; empty if none is known."""
+    slow = status.last_slow
+    if slow is None or slow.slowest is None:
+        return ""
+    return f". In the last slow batch {slow.slowest.text(slow.processing_ms)}"
 
 
 def _batches(number: int) -> str:

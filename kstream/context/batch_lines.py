@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kstream.batch import BatchInfo
+from kstream.batch import BatchInfo, SlowestOutput, slowest_output
 from kstream.batch.figures import PARTS, declared
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.listener import StreamingListener, StreamingListenerBatchCompleted
@@ -57,14 +57,14 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
     `lag_records` is what was in the logs after the batch when it was planned. `behind_ms` is how long after its batch time the batch has
     ended: that late its results are. A batch that ends before its batch time, ahead of a clock that was set back, is not late.
     `limited_by` is why the batch did not take all records that were there. `backpressure_rates` are the rates under which it was planned,
-    by stream id. Each figure that was measured is there by its name.
+    by stream id. Each figure that was measured is there by its name. `slowest_output` is the output operation that took the longest.
     """
     inputs = {number: source.progress for number, source in sorted(info.inputs.items())}
     lags = [lag for progress in inputs.values() if (lag := progress.lag) is not None]
     reasons: set[str] = {reason for progress in inputs.values() if (reason := progress.limited_by) is not None}
     limits = ", ".join(sorted(reasons))
     rates = {str(number): rate for number, progress in inputs.items() if (rate := progress.backpressure_rate) is not None}
-    end = info.processing_end_ms
+    end, slowest = info.processing_end_ms, slowest_output(info)
     return {
         "batch_time": info.batch_time.milliseconds,
         "records": info.numRecords(),
@@ -76,12 +76,15 @@ def fields_of(info: BatchInfo) -> dict[str, Any]:
         **({"limited_by": limits} if limits else {}),
         **({"backpressure_rates": rates} if rates else {}),
         **{found.field.name: found.value for found in info.figures},
+        **({} if slowest is None else {"slowest_output": slowest.name, "slowest_output_ms": slowest.ms}),
         "failed": info.has_failed,
     }
 
 
 def line_of(fields: dict[str, Any], interval: Duration) -> str:
     """Return the line of a batch, without unknown figures and without those that were measured as 0. Pure.
+
+    A batch that took longer than its interval, and so lets later ones wait, names its slowest output operation.
 
     Args:
         fields: as of `fields_of`.
@@ -98,10 +101,19 @@ def line_of(fields: dict[str, Any], interval: Duration) -> str:
         _rates(fields.get("backpressure_rates", {})),
         *(figure.text(fields[figure.name]) for part in PARTS for figure in declared(part) if fields.get(figure.name)),
         None if behind is None else f"{behind / 1000:.1f} s behind",
+        _slowest(fields, interval),
         "failed" if fields["failed"] else None,
     ]
     said = ", ".join(part for part in parts if part is not None)
     return f"batch {_local(Time(fields['batch_time']), behind, interval)}: {said}"
+
+
+def _slowest(fields: Mapping[str, Any], interval: Duration) -> str | None:
+    """Return the sentence about the slowest output operation of a batch that took longer than its interval; None for another batch."""
+    processing: int | None = fields["processing_ms"]
+    if processing is None or processing <= interval.milliseconds or "slowest_output" not in fields:
+        return None
+    return SlowestOutput(fields["slowest_output"], fields["slowest_output_ms"]).text(processing)
 
 
 def _rates(rates: Mapping[str, int]) -> str | None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from kstream.batch import BatchInfo, LogLag
+from kstream.batch import BatchInfo, LogLag, slowest_output
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import (
     AFTER_AN_ERROR,
@@ -117,6 +117,7 @@ def figures_of(info: BatchInfo) -> BatchFigures:
         info.has_failed,
         info.numRecordErrors(),
         {found.field.name: found.value for found in info.figures},
+        slowest_output(info),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from kstream.batch import SlowestOutput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint.driver_status import (
     BatchFigures,
@@ -82,6 +83,14 @@ def test_record_errors_the_addresses_of_metrics_and_page_and_the_process_are_sto
     assert b'"record_errors":3' in stored and b'"metrics":"http://127.0.0.1:9404/metrics"' in stored
     assert b'"page":"http://127.0.0.1:4050/"' in stored and b'"process":"a-boot pid:[1] 7"' in stored
     assert read_status(files) == status
+
+
+def test_the_slowest_output_of_a_batch_is_stored_if_it_is_known() -> None:
+    files = store()
+    slow = replace(NEW, recent=(BatchFigures(Time(1000), 10, 2, 8200, slowest=SlowestOutput("foreachRDD at job.py:41", 7900)),))
+    write_status(files, slow)
+    assert b'"scheduling_delay":2,"slowest":["foreachRDD at job.py:41",7900],"time":1000' in files.read("status/000003")
+    assert read_status(files) == slow
 
 
 def test_a_supervisor_is_stored_only_if_there_is_one() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kstream.batch import SlowestOutput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta
 from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, StreamLag
@@ -67,6 +68,21 @@ def test_a_driver_that_catches_up_says_how_far_it_is_behind() -> None:
     )
     on_time = replace(STATUS, recent=recent, last_planned=Time(999_000), unfinished=1, oldest_unfinished=Time(999_000))
     assert judge(on_time)[1] == "well: batches succeed, and none is late"
+
+
+def test_a_driver_that_is_late_names_the_slowest_output_of_its_newest_slow_batch() -> None:
+    slow, slower = SlowestOutput("pprint at job.py:7", 1200), SlowestOutput("foreachRDD at job.py:41", 7900)
+    recent = [
+        BatchFigures(Time(985_000), 500, 0, 1300, slowest=slow),
+        BatchFigures(Time(986_000), 500, 0, 8200, slowest=slower),
+        BatchFigures(Time(987_000), 500, 0, 900, slowest=slow),
+    ]
+    late = replace(STATUS, last_planned=Time(990_000), unfinished=1, oldest_unfinished=Time(990_000), recent=recent)
+    named = ". In the last slow batch foreachRDD at job.py:41 took 7.9 of 8.2 s"
+    assert judge(late)[1].endswith(named) and judge(late, 5)[1].endswith(named)
+    on_time = replace(late, last_planned=Time(999_000), oldest_unfinished=Time(999_000))
+    assert judge(on_time)[1] == "well: batches succeed, and none is late"
+    assert "slow batch" not in judge(replace(late, recent=recent[2:]))[1], "each took less than the interval"
 
 
 def test_without_a_driver_all_batches_since_the_oldest_pending_one_are_late() -> None:

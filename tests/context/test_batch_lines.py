@@ -106,6 +106,16 @@ def test_the_figures_are_fields_with_stable_names() -> None:
     }
 
 
+def test_a_batch_that_takes_longer_than_its_interval_names_its_slowest_output() -> None:
+    start = AT.milliseconds
+    short = OutputOperationInfo(AT, 0, "pprint at job.py:7", "", start, start + 300, None)
+    long = OutputOperationInfo(AT, 1, "foreachRDD at job.py:41", "", start + 300, start + 8200, None)
+    slow = BatchInfo(AT, {}, start, start, start + 8200, {0: short, 1: long})
+    assert line(slow).endswith("processing 8200 ms, 8.2 s behind, foreachRDD at job.py:41 took 7.9 of 8.2 s")
+    assert line_of(fields_of(slow), Seconds(9)).endswith("8.2 s behind")
+    assert (fields_of(slow)["slowest_output"], fields_of(slow)["slowest_output_ms"]) == ("foreachRDD at job.py:41", 7900)
+
+
 def test_a_program_can_switch_the_lines_off(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "kstream.batches")
     BatchLines(Seconds(1)).onBatchCompleted(StreamingListenerBatchCompleted(batch()))
