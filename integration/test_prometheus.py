@@ -226,8 +226,38 @@ CASES: dict[str, tuple[dict[str, str], ...]] = {
             f"kstream_batch_interval_seconds{{{IN}}}": "1x40",
         },
     ),
+    "KStreamFencedAttempts": (
+        {f'kstream_output_fenced_attempts_total{{{IN},operation="0",name="saveToKafka"}}': "5x40"},
+        {f'kstream_output_fenced_attempts_total{{{IN},operation="0",name="saveToKafka"}}': LOUD},
+    ),
+    "KStreamCommitSlow": (
+        {
+            f'kstream_output_commit_p99_seconds{{{IN},operation="0",name="saveToKafka"}}': "0.2x40",
+            f"kstream_batch_interval_seconds{{{IN}}}": "1x40",
+        },
+        {
+            f'kstream_output_commit_p99_seconds{{{IN},operation="0",name="saveToKafka"}}': "0.3x40",
+            f"kstream_batch_interval_seconds{{{IN}}}": "1x40",
+        },
+    ),
+    "KStreamLatency": (
+        {
+            f'kstream_input_latency_seconds{{{IN},input="0"}}': "400x40",
+            f'kstream_input_records_total{{{IN},input="0"}}': "7x40",
+        },
+        {
+            f'kstream_input_latency_seconds{{{IN},input="0"}}': "400x40",
+            f'kstream_input_records_total{{{IN},input="0"}}': LOUD,
+        },
+    ),
+    "KStreamStateGrowing": (
+        {f"kstream_state_written_bytes_total{{{IN}}}": "0+1000x600"},
+        {f"kstream_state_written_bytes_total{{{IN}}}": "0+1000x180 180000+2000x420"},
+    ),
 }
-"""Alert → series a minute apart with which it is silent after half an hour, and then those with which it fires."""
+"""Alert → series a minute apart with which it is silent at the moment of AFTER, and then those with which it fires."""
+AFTER = {"KStreamStateGrowing": "8h"}
+"""The moment at which an alert is looked at, if half an hour is too early."""
 
 
 def test_every_alert_has_a_case() -> None:
@@ -244,7 +274,7 @@ def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path)
             "promql_expr_test": [
                 {
                     "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
-                    "eval_time": "30m",
+                    "eval_time": AFTER.get(alert, "30m"),
                     "exp_samples": [{"labels": "{}", "value": 1}] if number else [],
                 }
             ],
