@@ -18,7 +18,18 @@ from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInf
 from kstream.batch.figures import FigureField, Figures, InputFigures, KnownFigure, OutputFigures, StateFigures
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
 from kstream.batch.log_lag import LogLag, completed_offsets, lag_after
-from kstream.batch.plan import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, Json, JsonPlan, KeyHash, PlannedInput, StateCheckpoint
+from kstream.batch.plan import (
+    BatchDelays,
+    BatchOutcome,
+    BatchPlan,
+    InputOutcome,
+    Json,
+    JsonPlan,
+    KeyHash,
+    OutcomeFigures,
+    PlannedInput,
+    StateCheckpoint,
+)
 from kstream.batch.slowest_output import SlowestOutput, slowest_output
 from kstream.offsets.offset_range import SkippedRecord
 
@@ -41,6 +52,7 @@ __all__ = [
     "KnownFigure",
     "LogLag",
     "Offsets",
+    "OutcomeFigures",
     "OutputFigures",
     "OutputOperationInfo",
     "PendingBatches",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, StreamInputInfo
 from kstream.batch.figures import OutputFigures, StateFigures
-from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, PlannedInput, StateCheckpoint
+from kstream.batch.plan import BatchDelays, BatchPlan, InputOutcome, OutcomeFigures, PlannedInput, StateCheckpoint
 from kstream.batch_time import Duration, Time, format_batch_time
 from kstream.errors import traceback_of, with_record
 
@@ -194,6 +194,11 @@ class JobSet:
         """The delays of the batch; None before its last job has ended."""
         start, end = self.processing_start_ms, self.processing_end_ms
         return None if start is None or end is None else BatchDelays(start - self.submission_ms, end - start, self.tries)
+
+    @property
+    def figures(self) -> OutcomeFigures:
+        """What was measured of the states, and of the jobs that have figures."""
+        return OutcomeFigures(self.state_figures, tuple(job.to_info() for job in self.jobs if job.figures.known()))
 
     def note_outcomes(self, outcomes: Mapping[int, InputOutcome]) -> None:
         """Note what the tasks have found of each input, by stream id. Called on the JobScheduler's event thread."""

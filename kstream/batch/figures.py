@@ -6,7 +6,7 @@ record, in the metrics and on the page. Whoever measures it sets the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cache, reduce
@@ -84,6 +84,15 @@ class Figures:
         """Return the declared figures whose values are known."""
         values: Iterable[tuple[FigureField, int | None]] = ((one, getattr(self, name)) for name, one in _by_field(type(self)).items())
         return [KnownFigure(one, value) for one, value in values if value is not None]
+
+    def by_key(self) -> dict[str, int]:
+        """Return the known figures by their keys, as `lastProgress` and the stored form have them."""
+        return {field.key: value for field, value in self.known()}
+
+    @classmethod
+    def from_keys(cls: type[F], values: Mapping[str, int]) -> F:
+        """Return the figures of a stored form: the inverse of `by_key`. Figures that a newer kstream has declared are left out."""
+        return cls(**{name: values[one.key] for name, one in _by_field(cls).items() if one.key in values})
 
 
 def together(nothing: F, parts: Iterable[F]) -> F:

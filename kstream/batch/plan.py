@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from kstream.batch.figures import InputFigures
+from kstream.batch.batch_info import OutputOperationInfo
+from kstream.batch.figures import InputFigures, StateFigures
 from kstream.batch_time import Duration, Time
 from kstream.offsets.offset_range import LostRange, OffsetRange, Partition, SkippedRecord
 
@@ -209,6 +210,19 @@ class BatchDelays:
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomeFigures:
+    """What was measured of a batch, besides its inputs.
+
+    Attributes:
+        state: of all its states.
+        outputs: its output operations that have figures.
+    """
+
+    state: StateFigures = field(default_factory=StateFigures)
+    outputs: Sequence[OutputOperationInfo] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StateCheckpoint:
     """The stored state of one stream after one batch.
 
@@ -237,6 +251,7 @@ class BatchOutcome:
         states: the checkpoints of state that the completion names, by the id of the state stream.
         delays: of the batch; None if it had no jobs.
         outputs: what outputs store with the completion, by the name of the output.
+        figures: what was measured of its states and output operations.
     """
 
     at_ms: int
@@ -244,6 +259,7 @@ class BatchOutcome:
     states: Mapping[str, StateCheckpoint] = field(default_factory=dict[str, StateCheckpoint])
     delays: BatchDelays | None = None
     outputs: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    figures: OutcomeFigures = field(default_factory=OutcomeFigures)
 
 
 class RangePlan(PlannedInput):

@@ -18,12 +18,12 @@ from functools import partial
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias
 
-from kstream.batch import BatchDelays, BatchPlan, SkippedRecord
+from kstream.batch import BatchDelays, BatchPlan, OutcomeFigures, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.declared_types import moment
 from kstream.checkpoint.format import plan_fields, plan_of, read_plan
-from kstream.checkpoint.outcomes import delays_fields, delays_of, read_completion
+from kstream.checkpoint.outcomes import delays_fields, delays_of, figures_fields, figures_of, read_completion
 from kstream.checkpoint.reader import has_ended
 from kstream.checkpoint.skip_request import read_requests
 from kstream.errors import AlreadyExistsError, MissingFileError
@@ -44,6 +44,8 @@ class PastBatch:
     """The records that the batch has left out; that it shall leave out, if it has not succeeded."""
     delays: BatchDelays | None = None
     """None if it has not succeeded or had no jobs, and in records of an older kstream."""
+    figures: OutcomeFigures = field(default_factory=OutcomeFigures)
+    """What was measured of its states and output operations; nothing as for the delays."""
 
 
 def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
@@ -56,7 +58,7 @@ def read_past(store: FileStore, plan: BatchPlan) -> PastBatch:
     if found is None:
         requests = read_requests(store, lambda time, epoch: (time, epoch) == (plan.time, plan.epoch))
         return PastBatch(plan, None, tuple(request.record for request in requests))
-    return PastBatch(plan, found.counts, found.skipped, found.delays)
+    return PastBatch(plan, found.counts, found.skipped, found.delays, found.figures)
 
 
 def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) -> None:
@@ -76,6 +78,7 @@ def write_segment(store: FileStore, epoch: int, batches: Sequence[PastBatch]) ->
             "counts": None if b.counts is None else _stored(b.counts),
             **({"skipped": [record.to_json() for record in b.skipped]} if b.skipped else {}),
             **({} if b.delays is None else {"delays": delays_fields(b.delays)}),
+            **({"figures": figures} if (figures := figures_fields(b.figures)) else {}),
         }
         for b in batches
     ]
@@ -157,10 +160,11 @@ def _span(name: str) -> tuple[Time, Time]:
 
 
 def _batches(rows: Iterable[Mapping[str, Any]]) -> list[PastBatch]:
-    return [
-        PastBatch(plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"]), _skipped(row), delays_of(row))
-        for row in rows
-    ]
+    found: list[PastBatch] = []
+    for row in rows:
+        plan, counts = plan_of(row["plan"]), None if row["counts"] is None else _counts(row["counts"])
+        found.append(PastBatch(plan, counts, _skipped(row), delays_of(row), figures_of(row, plan.time)))
+    return found
 
 
 def _skipped(fields: Mapping[str, Any]) -> tuple[SkippedRecord, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kstream.batch import BatchDelays, BatchOutcome, Json, SkippedRecord
+from kstream.batch import BatchDelays, BatchOutcome, Json, OutcomeFigures, OutputFigures, OutputOperationInfo, SkippedRecord, StateFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.declared_types import moment
@@ -31,6 +31,7 @@ class Completion:
         delays: of the batch; None if it had no jobs, or if an older kstream has written the record.
         num_bytes: stream number → the bytes of its records, estimated; only of streams for which they are known.
         outputs: name of an output → what it has stored with the completion.
+        figures: what was measured of states and output operations; nothing in a record of an older kstream.
     """
 
     at_ms: int
@@ -41,6 +42,7 @@ class Completion:
     delays: BatchDelays | None = None
     num_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     outputs: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    figures: OutcomeFigures = field(default_factory=OutcomeFigures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def _completion_of(fields: format.Fields) -> Completion:
     skipped = tuple(SkippedRecord.from_json(row) for row in fields.get("skipped", ()))
     num_bytes = {int(stream): found for stream, found in fields.get("bytes", {}).items()}
     outputs = dict(fields.get("outputs", {}))
-    return Completion(moment(fields["at"]), fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes, outputs)
+    figures = figures_of(fields, Time(fields["time"]))
+    return Completion(moment(fields["at"]), fields["epoch"], counts, errors, skipped, delays_of(fields), num_bytes, outputs, figures)
 
 
 def losses_of(outcome: BatchOutcome) -> dict[str, list[Mapping[str, Json]]]:
@@ -98,6 +101,7 @@ def found_fields(outcome: BatchOutcome) -> dict[str, object]:
         "states": states_fields(outcome.states) if outcome.states else {},
         "delays": delays_fields(outcome.delays) if outcome.delays is not None else [],
         "outputs": dict(outcome.outputs),
+        "figures": figures_fields(outcome.figures),
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -111,6 +115,26 @@ def delays_of(fields: format.Fields) -> BatchDelays | None:
     """Make the delays from the fields of a completion or of a row of the history; None if they have none."""
     stored = fields.get("delays")
     return None if stored is None else BatchDelays(*stored[:3])
+
+
+def figures_fields(figures: OutcomeFigures) -> dict[str, object]:
+    """Return what was measured of states and output operations as a JSON value, figures by their keys; empty if nothing is known.
+
+    An output operation is [number, name, start in ms since the Unix epoch, duration in ms, figures].
+    """
+    rows = [[one.output_op_id, one.op_name, one.startTime(), one.duration(), one.figures.by_key()] for one in figures.outputs]
+    fields: dict[str, object] = {"state": figures.state.by_key(), "outputs": rows}
+    return {name: value for name, value in fields.items() if value}
+
+
+def figures_of(fields: Mapping[str, Json], time: Time) -> OutcomeFigures:
+    """Make the figures of a batch from the fields of a completion or of a row of the history; none if they have none."""
+    stored = fields.get("figures", {})
+    outputs = [
+        OutputOperationInfo(time, number, name, name, moment(start), moment(start + duration), None, None, OutputFigures.from_keys(values))
+        for number, name, start, duration, values in stored.get("outputs", ())
+    ]
+    return OutcomeFigures(StateFigures.from_keys(stored.get("state", {})), tuple(outputs))
 
 
 def failure_names(store: FileStore) -> dict[tuple[Time, int], list[str]]:

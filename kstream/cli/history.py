@@ -65,8 +65,9 @@ def past_batches(store: FileStore, contents: LogContents, first: Time | None, un
 def as_data(store: FileStore, batch: PastBatch, contents: LogContents) -> dict[str, Any]:
     """Return a batch as JSON values; its time in ms since the Unix epoch. A batch of the log costs one read.
 
-    The delays are in ms; a batch without jobs has none. `outcome` is that of `kstream checkpoint show`. In the history a batch is done, or
-    without a completion.
+    The delays are in ms; a batch without jobs has none. `figures` are there if they are known: those of the states, and those of each
+    output operation that has some, by their keys in `lastProgress`. `outcome` is that of `kstream checkpoint show`. In the history a
+    batch is done, or without a completion.
     """
     plan = batch.plan
     if plan.time in contents.plans:
@@ -76,7 +77,18 @@ def as_data(store: FileStore, batch: PastBatch, contents: LogContents) -> dict[s
     skipped = skipped_data(batch.skipped)
     delays = {} if batch.delays is None else {"scheduling_delay": batch.delays.scheduling_ms, "processing": batch.delays.processing_ms}
     streams = list(_streams(batch))
-    return {"time": plan.time.milliseconds, "epoch": plan.epoch, "outcome": outcome, **delays, "streams": streams, **skipped}
+    head = {"time": plan.time.milliseconds, "epoch": plan.epoch, "outcome": outcome}
+    return {**head, **delays, "streams": streams, **skipped, **_figures(batch)}
+
+
+def _figures(batch: PastBatch) -> dict[str, Any]:
+    """Return what was measured of the states and the output operations of a batch; empty if nothing is known."""
+    outputs = [
+        {"id": output.output_op_id, "name": output.op_name, "durationMs": output.duration(), **output.figures.by_key()}
+        for output in batch.figures.outputs
+    ]
+    found = {"state": batch.figures.state.by_key(), "outputs": outputs}
+    return {"figures": found} if any(found.values()) else {}
 
 
 def _streams(batch: PastBatch) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from kstream.batch import BatchInfo, Figures, StreamInputInfo
+from kstream.batch import BatchInfo, StreamInputInfo
 from kstream.batch_time import Duration
 
 
@@ -39,7 +39,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
         name: the name of the application.
     """
     rows, seconds = info.numRecords(), info.processingDelay() / 1000
-    state = _values(info.state)
+    state = info.state.by_key()
     moment = datetime.fromtimestamp(info.batch_time.milliseconds / 1000, timezone.utc)
     return BatchProgress(
         name=name,
@@ -64,7 +64,7 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
                 "name": output.op_name,
                 "durationMs": output.duration(),
                 "failureReason": output.failure_reason,
-                **_values(output.figures),
+                **output.figures.by_key(),
             }
             for number, output in sorted(info.outputs.items())
         ],
@@ -74,9 +74,4 @@ def progress_of(info: BatchInfo, interval: Duration, name: str) -> BatchProgress
 def _found(source: StreamInputInfo) -> dict[str, int]:
     """Return what the tasks have found: the records that the errors policy has left out, if any, and the figures that are known."""
     errors = {"numRecordErrors": source.num_record_errors} if source.num_record_errors else {}
-    return errors | _values(source.figures)
-
-
-def _values(figures: Figures) -> dict[str, int]:
-    """Return the figures that are known, by their names in the progress."""
-    return {found.field.key: found.value for found in figures.known()}
+    return errors | source.figures.by_key()

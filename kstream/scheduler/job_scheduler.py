@@ -377,7 +377,7 @@ class JobScheduler:
         """End a batch whose jobs have all succeeded, and tell listeners. Blocks on the store."""
         failures = self._lifecycle.failures(batch.time)
         try:
-            completed = self._complete(batch, BatchOutcome(at_ms, states=job_set.states, delays=job_set.delays))
+            completed = self._complete(batch, BatchOutcome(at_ms, states=job_set.states, delays=job_set.delays, figures=job_set.figures))
             if completed is not None:
                 job_set.note_outcomes(completed.outcome.inputs)
                 if failures:

@@ -150,7 +150,7 @@ def batches(snapshot: Snapshot) -> list[BatchForm]:
 
 
 def batch_detail(snapshot: Snapshot, batch: KnownBatch, ranges_of: RangesOf) -> BatchDetailForm:
-    """Return a batch with its inputs, the records it leaves out, and the operation that failed if it is known."""
+    """Return a batch with its inputs, the records it leaves out, and its output operations as far as they are known."""
     known = facts_of(batch, snapshot.last_error)
     form = batch_form(stored_row(batch, known), STATUSES[batch.outcome], snapshot.interval.milliseconds)
     facts = with_input_facts(known, batch, ranges_of, _descriptions(snapshot, batch))
@@ -158,7 +158,7 @@ def batch_detail(snapshot: Snapshot, batch: KnownBatch, ranges_of: RangesOf) -> 
 
 
 def operations(snapshot: Snapshot, batch: KnownBatch) -> list[OperationForm]:
-    """Return the output operation in which a batch has failed, if it is known."""
+    """Return the output operations that have figures; of a batch that has failed, that of the last error if it is known."""
     return [operation_form(operation) for operation in facts_of(batch, snapshot.last_error).outputs.values()]
 
 

@@ -139,7 +139,8 @@ class CheckpointReader:
                 found.append(replace(batch, skipped=contents.skipped.get(time, ())))
                 continue
             errors = {stream: sum(number for _, _, number in kinds) for stream, kinds in ended.errors.items()}
-            found.append(replace(batch, counts=ended.counts, errors=errors, skipped=ended.skipped, delays=ended.delays))
+            known = replace(batch, counts=ended.counts, errors=errors, skipped=ended.skipped, delays=ended.delays, figures=ended.figures)
+            found.append(known)
         return found
 
     def _of_history(self, wanted: int) -> list[KnownBatch]:
@@ -157,7 +158,7 @@ class CheckpointReader:
         listed = self._store.list(names.GIVEN_UP) if any(batch.counts is None for batch in past) else ()
         given_up = {names.parse_key(name) for name in listed}
         return [
-            KnownBatch(b.plan, "done", b.counts, skipped=b.skipped, delays=b.delays)
+            KnownBatch(b.plan, "done", b.counts, skipped=b.skipped, delays=b.delays, figures=b.figures)
             if b.counts is not None
             else KnownBatch(b.plan, "given up" if (b.plan.time, (b.plan.epoch,)) in given_up else "pending", skipped=b.skipped)
             for b in past

@@ -11,7 +11,7 @@ from kstream.checkpoint import names
 from kstream.checkpoint.history import PastBatch, find_past
 from kstream.errors import CheckpointError, StorageError
 from kstream.storage import FileStore
-from kstream.ui.batch_forms import batch_form, detail_form
+from kstream.ui.batch_forms import batch_form, detail_form, operation_form
 from kstream.ui.forms import BatchDetailForm, BatchForm
 from kstream.ui.ledger_forms import RangesOf
 from kstream.ui.stored_facts import STATUSES, KnownBatch, facts_of, stored_row, with_input_facts
@@ -63,7 +63,7 @@ class StoredBatches:
         stored = batch_form(stored_row(batch, facts), STATUSES[batch.outcome], interval.milliseconds)
         known = stored if form is None else form
         shown: BatchForm = {**known, "inputSize": stored["inputSize"]} if known["inputSize"] is None else known
-        return detail_form(shown, facts, [])
+        return detail_form(shown, facts, [operation_form(operation) for operation in facts.outputs.values()])
 
     def _find(self, time: Time) -> KnownBatch | None:
         """Return a batch of the log or of the history; None if neither has it. Blocks on the store."""
@@ -90,4 +90,4 @@ def _known(store: FileStore, past: PastBatch) -> KnownBatch:
     plan = past.plan
     is_given_up = past.counts is None and store.exists(names.given_up(plan.time, plan.epoch))
     outcome = "given up" if is_given_up else "pending" if past.counts is None else "done"
-    return KnownBatch(plan, outcome, past.counts, skipped=past.skipped, delays=past.delays)
+    return KnownBatch(plan, outcome, past.counts, skipped=past.skipped, delays=past.delays, figures=past.figures)

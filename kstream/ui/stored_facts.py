@@ -1,7 +1,7 @@
 """KnownBatch: a batch as a checkpoint knows it; its facts, as listeners of its driver had them, and its row. Both pages are made of these.
 
-A checkpoint knows the delays of batches that have succeeded, and of the last ones in the status record. It knows no output operation
-except that of the last error. Pure.
+A checkpoint knows the delays of batches that have succeeded, and of the last ones in the status record. It knows the output operations that
+have figures, and that of the last error, and no others. Pure.
 """
 
 from __future__ import annotations
@@ -10,11 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kstream.batch import BatchDelays, BatchInfo, BatchPlan, InputFigures, OutputOperationInfo, SkippedRecord, StreamInputInfo
+from kstream.batch import (
+    BatchDelays,
+    BatchInfo,
+    BatchPlan,
+    InputFigures,
+    OutcomeFigures,
+    OutputOperationInfo,
+    SkippedRecord,
+    StreamInputInfo,
+)
 from kstream.batch.plan import BLOCKS, FILES, kind_of, without_kind
 from kstream.checkpoint.driver_status import LastError
 from kstream.checkpoint.outcomes import Failure
-from kstream.monitoring.batch_row import BatchRow, row_of
+from kstream.monitoring.batch_row import BatchRow, OperationCounts, row_of
 from kstream.offsets.offset_range import PlannedRange
 from kstream.secret import line_without_secrets
 from kstream.ui.forms import BatchStatus
@@ -40,6 +49,7 @@ class KnownBatch:
         last_failure: the newest of these failures; None if it is not known.
         losses: stream number → its data losses, as entries of the ledger.
         delays: its delays; known of a batch that has succeeded, and of the last ones of the status record.
+        figures: what was measured of its states and output operations; known of a batch that has succeeded.
     """
 
     plan: BatchPlan
@@ -51,6 +61,7 @@ class KnownBatch:
     last_failure: Failure | None = None
     losses: Mapping[int, Sequence[Any]] = field(default_factory=dict[int, Sequence[Any]])
     delays: BatchDelays | None = None
+    figures: OutcomeFigures = field(default_factory=OutcomeFigures)
 
     def records_of(self, number: int) -> int:
         """Return the records of one input: those that were read, where that is known, else those of the plan."""
@@ -97,7 +108,8 @@ def facts_of(batch: KnownBatch, error: LastError | None = None) -> BatchInfo:
     start_ms = None if delays is None else time_ms + delays.scheduling_ms
     end_ms = None if start_ms is None or delays is None else start_ms + delays.processing_ms
     inputs = {number: _input_of(batch, number) for number in batch.plan.inputs}
-    return BatchInfo(batch.plan.time, inputs, time_ms, start_ms, end_ms, _failed_operation(batch, error), batch.tries)
+    outputs = _failed_operation(batch, error) or {output.output_op_id: output for output in batch.figures.outputs}
+    return BatchInfo(batch.plan.time, inputs, time_ms, start_ms, end_ms, outputs, batch.tries, batch.figures.state)
 
 
 def _input_of(batch: KnownBatch, number: int) -> StreamInputInfo:
@@ -123,8 +135,11 @@ def _failed_operation(batch: KnownBatch, error: LastError | None) -> dict[int, O
 
 
 def stored_row(batch: KnownBatch, facts: BatchInfo) -> BatchRow:
-    """Return the row of a batch. It may have failed without an output operation that is known."""
-    return replace(row_of(facts), reason=_failure_text(batch), has_failed=batch.outcome in _HAS_FAILED)
+    """Return the row of a batch. It may have failed without an output operation that is known. Of a batch that has succeeded, how many
+    output operations it had is not known.
+    """
+    row = replace(row_of(facts), reason=_failure_text(batch), has_failed=batch.outcome in _HAS_FAILED)
+    return replace(row, operations=OperationCounts(0, 0, 0, 0)) if batch.outcome == "done" else row
 
 
 def _failure_text(batch: KnownBatch) -> str | None:

@@ -8,7 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import (
+    BatchDelays,
+    BatchOutcome,
+    BatchPlan,
+    InputOutcome,
+    OutcomeFigures,
+    OutputFigures,
+    OutputOperationInfo,
+    SkippedRecord,
+    StateFigures,
+)
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, format, read_log, stored_graph, take_epoch
 from kstream.checkpoint.format import decode_plan, encode_plan
@@ -75,6 +85,26 @@ DONE_WITH_BYTES = (
 DONE_WITH_OUTPUTS = (
     b'{"at":2345,"checksum":"c0c843ad33f5b9d3751e861f53ad97c069295375f7e623856cd2565322fdeaa4","epoch":3,"kind":"don'
     b'e","outputs":{"once":{"records":7}},"time":2000,"version":1}'
+)
+SITE = "saveToKafka at job.py:41"
+FIGURES = OutcomeFigures(
+    StateFigures(written_bytes=4096),
+    (
+        OutputOperationInfo(
+            Time(2000), 1, SITE, SITE, 2040, 3290, None, figures=OutputFigures(transactions=3, written_bytes=40960, commit_p99_ms=12)
+        ),
+    ),
+)
+DONE_WITH_FIGURES = (
+    b'{"at":2345,"checksum":"32a69b28d88561f034a87d1ea6fd1f80408f0d2db0492f5d402d56cff5f64263","epoch":3,"figures":{"outputs"'
+    b':[[1,"saveToKafka at job.py:41",2040,1250,{"commitP99Ms":12,"transactions":3,"writtenBytes":40960}]],"state":{"writtenBy'
+    b'tes":4096}},"kind":"done","time":2000,"version":1}'
+)
+SEGMENT_WITH_FIGURES = (
+    b'{"batches":[{"counts":{"0":[5]},"delays":[40,1250],"figures":{"outputs":[[1,"saveToKafka at job.py:41",2040,1250,{"comm'
+    b'itP99Ms":12,"transactions":3,"writtenBytes":40960}]],"state":{"writtenBytes":4096}},"plan":{"after":0,"epoch":3,"floor":'
+    b'1000,"inputs":{},"nonce":"n","records":{},"time":2000,"void":false}}],"checksum":"b65133398185e31452115bcb021846b101b13d'
+    b'ab3ec1b5d68d4da10c4bc8bcd7","kind":"history","version":1}'
 )
 SEGMENT = (
     b'{"batches":[{"counts":{"0":[5,null]},"delays":[40,1250],"plan":{"after":1699999999000,"epoch":3,"floor":17000000'
@@ -216,16 +246,40 @@ def test_the_bytes_of_a_completion_with_what_an_output_stores(store: MemoryFileS
     assert found is not None and found.outputs == {"once": {"records": 7}}
 
 
+def test_the_bytes_of_a_completion_with_the_figures_of_states_and_outputs(store: MemoryFileStore) -> None:
+    """150 bytes more than without: no partition has a figure of its own."""
+    PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345, figures=FIGURES))
+    assert store.read("done/000000000002000-000002") == DONE_WITH_FIGURES
+    found = read_completion(store, Time(2000), 2)
+    assert found is not None and found.figures == FIGURES
+
+
+def test_a_figure_that_a_newer_kstream_has_declared_is_left_out(store: MemoryFileStore) -> None:
+    fields = {"time": 2000, "at": 2345, "epoch": 3, "figures": {"state": {"writtenBytes": 4096, "keys": 7}}}
+    store.create("done/000000000002000-000002", format.encode("done", fields))
+    found = read_completion(store, Time(2000), 2)
+    assert found is not None and found.figures == OutcomeFigures(StateFigures(written_bytes=4096))
+
+
+@pytest.mark.parametrize(
+    "figures", [[], {"state": 7}, {"state": {"writtenBytes": "x"}}, {"outputs": [[1, "print", 2040]]}, {"outputs": [[1, 2, 3, 4, {}]]}]
+)
+def test_figures_of_another_form_are_a_damaged_record(store: MemoryFileStore, figures: object) -> None:
+    store.create("done/000000000002000-000002", format.encode("done", {"time": 2000, "at": 2345, "epoch": 3, "figures": figures}))
+    with pytest.raises(CorruptRecordError):
+        read_completion(store, Time(2000), 2)
+
+
 def test_the_bytes_of_a_plan_for_an_output_that_stores_data() -> None:
     plan = replace(PLAN, outputs=("once", "orders"), parallelism=4)
     assert encode_plan(plan) == PLAN_WITH_OUTPUTS
     assert decode_plan(PLAN_WITH_OUTPUTS, "plans/the-file") == plan and decode_plan(PLAN_BYTES, "plans/the-file") == PLAN
 
 
-def test_a_completion_of_an_older_kstream_has_no_delays(store: MemoryFileStore) -> None:
+def test_a_completion_of_an_older_kstream_has_neither_delays_nor_figures(store: MemoryFileStore) -> None:
     PlanLog(store, 3).complete(Time(2000), 2, BatchOutcome(2345))
     found = read_completion(store, Time(2000), 2)
-    assert found is not None and found.delays is None
+    assert found is not None and found.delays is None and found.figures == OutcomeFigures()
 
 
 def test_the_bytes_of_a_segment_of_the_history(store: MemoryFileStore) -> None:
@@ -234,6 +288,14 @@ def test_the_bytes_of_a_segment_of_the_history(store: MemoryFileStore) -> None:
     (name,) = segments(store)
     assert store.read(name) == SEGMENT
     assert read_segment(store, name) == [ended, PastBatch(VOID, None)]
+
+
+def test_the_bytes_of_a_segment_with_the_figures_of_a_batch(store: MemoryFileStore) -> None:
+    ended = PastBatch(BatchPlan(Time(2000), 3, "n", {}, {}, Time(1000)), {0: [5]}, delays=BatchDelays(40, 1250), figures=FIGURES)
+    write_segment(store, 3, [ended])
+    (name,) = segments(store)
+    assert store.read(name) == SEGMENT_WITH_FIGURES
+    assert read_segment(store, name) == [ended]
 
 
 def test_the_ledger_tells_what_a_batch_that_was_given_up_should_have_read(store: MemoryFileStore) -> None:

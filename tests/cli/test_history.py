@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome
+from kstream.batch import (
+    BatchDelays,
+    BatchOutcome,
+    BatchPlan,
+    InputOutcome,
+    OutcomeFigures,
+    OutputFigures,
+    OutputOperationInfo,
+    StateFigures,
+)
 from kstream.checkpoint.history import PastBatch, write_segment
 from kstream.cli import main
 from kstream.storage import LocalFileStore
@@ -26,7 +35,9 @@ def checkpoint(tmp_path: Path) -> Path:
     data = {0: {"ranges": [["orders", 0, 5, 10]], "leader_epochs": [None], "topic_ids": None}}
     past = [BatchPlan(at(n), 1, "n", data, {0: 5}, at(n), names={0: "all"}) for n in range(-29, 1)]
     write_segment(store, 1, [PastBatch(plan, None if plan.time == at(0) else {0: [4]}) for plan in past])
-    log.complete(at(5), 1, BatchOutcome(0, {0: InputOutcome([5, 6, 0], [])}, delays=BatchDelays(40, 1250)))
+    written = OutputOperationInfo(at(5), 1, "saveToKafka at job.py:41", "", 40, 1290, None, figures=OutputFigures(transactions=3))
+    figures = OutcomeFigures(StateFigures(written_bytes=4096), (written,))
+    log.complete(at(5), 1, BatchOutcome(0, {0: InputOutcome([5, 6, 0], [])}, delays=BatchDelays(40, 1250), figures=figures))
     return tmp_path
 
 
@@ -61,6 +72,13 @@ def test_json_has_the_ranges_and_what_was_planned_and_read(checkpoint: Path) -> 
 def test_json_has_the_delays_of_a_batch_that_had_jobs(checkpoint: Path) -> None:
     batches = json.loads(history(checkpoint, "--last", "3", "--json").stdout)["batches"]
     assert [(b.get("scheduling_delay"), b.get("processing")) for b in batches] == [(None, None), (None, None), (40, 1250)]
+
+
+def test_json_has_the_figures_of_states_and_outputs_where_they_are_known(checkpoint: Path) -> None:
+    older, batch = json.loads(history(checkpoint, "--last", "2", "--json").stdout)["batches"]
+    assert "figures" not in older
+    output = {"id": 1, "name": "saveToKafka at job.py:41", "durationMs": 1250, "transactions": 3}
+    assert batch["figures"] == {"state": {"writtenBytes": 4096}, "outputs": [output]}
 
 
 def test_a_place_without_a_checkpoint_is_one_line_with_the_code_of_all_commands_that_read(tmp_path: Path) -> None:

@@ -211,10 +211,15 @@ def test_without_a_status_record_the_state_is_unknown_and_what_it_would_tell_is_
 
 def with_delays(store: MemoryFileStore, time_ms: int, delays: list[int] | None) -> None:
     """Let the completion of a batch have these delays; None as an older kstream has written it."""
+    with_field(store, time_ms, "delays", delays)
+
+
+def with_field(store: MemoryFileStore, time_ms: int, field: str, value: Any) -> None:
+    """Let the completion of a batch have a field; None for no such field."""
     (name,) = (f"done/{name}" for name in store.list("done") if name.startswith(f"{time_ms:015d}"))
     fields = format.decode("done", store.read(name), name, dict)
-    fields = {key: value for key, value in fields.items() if key != "delays"}
-    store.replace(name, format.encode("done", fields if delays is None else {**fields, "delays": delays}))
+    fields = {key: value for key, value in fields.items() if key != field}
+    store.replace(name, format.encode("done", fields if value is None else {**fields, field: value}))
 
 
 def test_the_delays_are_those_of_the_completions_also_without_a_status_record(store: MemoryFileStore) -> None:
@@ -225,6 +230,22 @@ def test_the_delays_are_those_of_the_completions_also_without_a_status_record(st
     assert (found[LOSSY]["schedulingDelay"], found[LOSSY]["processingTime"], found[LOSSY]["totalDelay"]) == (7, 60, 67)
     assert found[FINE]["totalDelay"] is None and found[FAILED]["totalDelay"] is None
     assert 67 in [bucket["maxTotalDelay"] for bucket in page.timeline()["buckets"]]
+
+
+def test_the_figures_of_states_and_outputs_are_those_of_the_completions(store: MemoryFileStore) -> None:
+    output = [1, "saveToKafka at job.py:41", FINE, 60, {"transactions": 3}]
+    with_field(store, FINE, "figures", {"state": {"writtenBytes": 4096}, "outputs": [output]})
+    page = source(store)
+    found = page.batch(FINE)
+    assert found is not None and [(one["name"], one["value"]) for one in rows(page)[FINE]["figures"]] == [
+        ("stateWrittenBytes", 4096),
+        ("outputTransactions", 3),
+    ]
+    (operation,) = found["operations"]
+    assert (operation["outputOpId"], operation["name"], operation["status"]) == (1, "saveToKafka at job.py:41", "COMPLETED")
+    assert operation["duration"] == 60 and [one["value"] for one in operation["figures"]] == [3]
+    assert rows(page)[LOSSY]["figures"] == []
+    assert found["numTotalOutputOps"] == 0, "others may have had no figures"
 
 
 def test_lag_and_the_failed_operation_are_those_of_the_status_record(store: MemoryFileStore) -> None:
