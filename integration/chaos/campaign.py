@@ -54,14 +54,12 @@ class Report:
 
     def lines(self) -> list[str]:
         killed = ", ".join(f"{n} {kind}s" for kind, n in self.kills.items())
-        v, ends = self.verdict, ", ".join(f"{n} {name}" for name, n in self.driver_ends.items()) or "never"
+        ends = ", ".join(f"{n} {name}" for name, n in self.driver_ends.items()) or "never"
         return [
             f"kills: {self.leader_kills} leaders, {killed}; ended by themselves: the driver {ends}, nodes {self.nodes_ended} times",
             f"batches that were not planned: {self.unplanned}, jobs that failed: {self.failed}, "
             f"longest silence of the brokers: {self.produced.get('longest_gap_s')} s",
-            f"batches: {v.batches}, attempts: {v.attempts}, run again: {v.runs_again}, records: {v.records}",
-            *(f"BREACH: {breach}" for breach in v.breaches),
-            f"verdict: {'exact' if not v.breaches else f'{len(v.breaches)} breaches'}",
+            *self.verdict.lines(),
         ]
 
 

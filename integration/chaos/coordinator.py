@@ -8,12 +8,12 @@ the output once, and `kstream audit` must agree.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from integration.campaign import Outcome, campaign
+from integration.driver_process import running
 from integration.exactness.campaign import IN_WRITE, Campaign, Kill
 from integration.exactness.hooks import ARMED, COMMIT, GO, HELD, HOLD, HOOKS
 from integration.exactness.sinks import TOPICS, breaches_of_console, running_sink
@@ -49,7 +49,7 @@ class CoordinatorCampaign(Campaign):
         self.directory.mkdir(parents=True)
         with self._feeding() as fed:
             driver = self._start_driver(None)
-            try:
+            with running(driver):
                 self._wait_completed(driver, BATCHES)
                 (self.directory / f"{HOLD}-{COMMIT}").touch()
                 self._wait(driver, (self.directory / f"{HELD}-{COMMIT}").exists, "come to a commit")
@@ -62,9 +62,6 @@ class CoordinatorCampaign(Campaign):
                 self.seconds = time.monotonic() - killed
                 self.say(f"batches go on under node {self._cluster.wait_for_leader(STATE, lambda node: node not in (-1, coordinator))}")
                 self._wait_completed(driver, BATCHES)
-            finally:
-                driver.kill()
-                driver.wait()
             (self.directory / ARMED).touch()
             self._kill_once(Kill(IN_WRITE, 2))
         self._drain(dict(fed))
@@ -76,21 +73,17 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     keep = parser.parse_args().keep
     ensure_java()
-    directory = Path(tempfile.mkdtemp(prefix="coordinator-"))
+    return campaign("coordinator", keep, have)
+
+
+def have(directory: Path) -> Outcome:
     with running_cluster(directory / "cluster") as cluster, running_sink(TOPICS, directory, cluster) as sink:
         cluster.create_topic("fed", 2)
-        campaign = CoordinatorCampaign(cluster, "fed", directory / "run", sink)
-        verdict = campaign.run_without()
+        coordinator = CoordinatorCampaign(cluster, "fed", directory / "run", sink)
+        verdict = coordinator.run_without()
         verdict.breaches += breaches_of_console(sink)
-    print(f"from the kill of the coordinator to the next completed batch: {campaign.seconds:.1f} s")
-    print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.runs_again}, records: {verdict.records}")
-    for breach in verdict.breaches:
-        print("BREACH:", breach)
-    is_kept = keep or bool(verdict.breaches)
-    print(f"verdict: {len(verdict.breaches)} breaches" if verdict.breaches else "verdict: exact", f"({directory})" if is_kept else "")
-    if not is_kept:
-        shutil.rmtree(directory, ignore_errors=True)
-    return 1 if verdict.breaches else 0
+    took = f"from the kill of the coordinator to the next completed batch: {coordinator.seconds:.1f} s"
+    return [took, *verdict.lines()], verdict.breaches
 
 
 if __name__ == "__main__":

@@ -11,27 +11,19 @@ Prints what was killed, what each restart cost and every breach. Ends with 1 if 
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from integration.campaign import Outcome, add_kills_option, add_options, campaign, settings_of
 from integration.clustered.campaign import BROKER, DRIVER, EXECUTOR, PAUSE, WORKER, ClusterCampaign
 from integration.exactness.sinks import SINKS, running_sink
 from integration.kafka_broker import running_broker
 from integration.masters import STANDALONE, add_cluster_option, running_master
 
 DEFAULT = f"{EXECUTOR}=16,{WORKER}=6,{DRIVER}=12,{BROKER}=6"
-
-
-def kills_of(text: str) -> dict[str, int]:
-    """`executor=3,driver=1` as a mapping; ValueError for another form."""
-    found = {kind: int(count) for kind, _, count in (part.partition("=") for part in text.split(",") if part)}
-    if unknown := found.keys() - {EXECUTOR, WORKER, DRIVER, BROKER, PAUSE}:
-        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-    return found
 
 
 def cut_short(*_: object) -> NoReturn:
@@ -41,7 +33,7 @@ def cut_short(*_: object) -> NoReturn:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=kills_of, default=DEFAULT, metavar="KIND=N,…", help=f"of each kind; default {DEFAULT}")
+    add_kills_option(parser, (EXECUTOR, WORKER, DRIVER, BROKER, PAUSE), DEFAULT)
     add_cluster_option(parser, default=STANDALONE)
     parser.add_argument("--rate", type=int, default=500, help="records a second")
     parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="of batches")
@@ -50,19 +42,19 @@ def main() -> int:
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink of orders refuses every fifth batch")
     parser.add_argument("--sink", choices=SINKS, help="to which orders are also written, exactly once")
     parser.add_argument("--seconds", type=float, default=900, help="over which the kills are spread, without downtimes")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job")
-    parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
+    add_options(parser, of="a setting of the job")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, cut_short)
-    directory = Path(tempfile.mkdtemp(prefix="clustered-"))
+    return campaign("clustered", given.keep, partial(have, given))
+
+
+def have(given: argparse.Namespace, directory: Path) -> Outcome:
     with (
         running_broker(directory / "broker") as broker,
         running_master(given.cluster, directory) as master,
         running_sink(given.sink, directory, broker) as sink,
     ):
-        conf = dict(setting.split("=", 1) for setting in given.conf)
-        campaign = ClusterCampaign(
+        clustered = ClusterCampaign(
             broker,
             master,
             directory / "run",
@@ -73,13 +65,10 @@ def main() -> int:
             pattern=given.pattern,
             refusals=given.refusals,
             sink=sink,
-            conf=conf,
+            conf=settings_of(given.conf),
         )
-        report = campaign.run(given.kills, given.seconds)
-    print("\n".join(report.lines_of()), f"(records of it: {directory})" if given.keep or report.missed else "")
-    if not given.keep and not report.missed:
-        shutil.rmtree(directory, ignore_errors=True)
-    return 1 if report.missed else 0
+        report = clustered.run(given.kills, given.seconds)
+    return report.lines_of(), report.missed
 
 
 if __name__ == "__main__":

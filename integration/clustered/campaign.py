@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from integration import kstream_run
+from integration.campaign import in_any_order, in_words
 from integration.chaos.producer import breaches_of, producing
 from integration.clustered.catch_up import ON_TIME, CatchUp, catch_ups
 from integration.clustered.job import ORDERS, OUTPUTS, PAYMENTS, VARIABLE
@@ -86,9 +87,8 @@ class Report:
 
     def lines_of(self) -> list[str]:
         slow = len(self.missed) > len(self.breaches)
-        killed = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
         return [
-            f"kills: {killed}; restarts: {self.restarts}, of drivers that nobody had killed: {len(self.driver_ends)}",
+            f"kills: {in_words(self.kills)}; restarts: {self.restarts}, of drivers that nobody had killed: {len(self.driver_ends)}",
             *self.recount.lines(),
             *(f"restart: {one}" for one in self.away),
             f"batches that failed: {self.failed}, refused by the sink: {self.refused}",
@@ -170,8 +170,7 @@ class ClusterCampaign:
 
     def _live(self, kills: Mapping[str, int], seconds: float, least_batches: int) -> dict[str, dict[int, int]]:
         """The kills, and the batches; the number of records by partition, by topic."""
-        kinds = [kind for kind, count in kills.items() for _ in range(count)]
-        self._random.shuffle(kinds)
+        kinds = in_any_order(kills, self._random)
         gap = seconds / (len(kinds) + 1)
         bootstrap = self._broker.bootstrap
         with (

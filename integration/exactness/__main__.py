@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import collections
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from integration.campaign import Outcome, add_options, campaign, settings_of
 from integration.exactness.campaign import IN_WRITE, PARTITIONS, RANDOM, Campaign, plan_kills
 from integration.exactness.kafka_sink import CHANGES, KEYS, Code
 from integration.exactness.sinks import SINKS, TOPICS, breaches_of_console, running_sink
@@ -48,8 +49,7 @@ def a_store(kind: str, directory: Path) -> Iterator[tuple[str | None, dict[str, 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=36)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of the driver, such as concurrentJobs")
+    add_options(parser, of="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
     parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
     parser.add_argument("--sink", choices=SINKS, help="to which the driver writes every record exactly once")
@@ -58,14 +58,16 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=PARTITIONS, help="of the topic that is read")
     parser.add_argument("--grow-to", type=int, metavar="PARTITIONS", help="that the topic gets after half of the kills")
     add_cluster_option(parser)
-    parser.add_argument("--keep", action="store_true", help="leave the directory with all records behind")
     options = parser.parse_args()
     has_code = options.reduced or bool(options.changes)
     if (has_code and options.sink != TOPICS) or (options.changes == KEYS and not options.reduced):
         parser.error("--reduced and --changes need --sink kafka, and --changes keys needs --reduced")
-    points = [IN_WRITE, RANDOM] if has_code or options.grow_to else []
+    return campaign("exactness", options.keep, partial(have, options))
+
+
+def have(options: argparse.Namespace, directory: Path) -> Outcome:
+    points = [IN_WRITE, RANDOM] if options.reduced or options.changes or options.grow_to else []
     kills = plan_kills(options.kills, options.seed, options.sink is not None, points)
-    directory = Path(tempfile.mkdtemp(prefix="exactness-"))
     with (
         running_broker(directory / "broker") as broker,
         a_store(options.checkpoint, directory) as (checkpoint, environment),
@@ -74,33 +76,21 @@ def main() -> int:
     ):
         topic = f"exactness-{uuid.uuid4().hex[:8]}"
         broker.create_topic(topic, options.partitions)
-        conf = {**master.settings_with(environment), **dict(setting.split("=", 1) for setting in options.conf)}
+        conf = {**master.settings_with(environment), **settings_of(options.conf)}
         if options.changes == KEYS:
             conf = {RETRIES.key: "5", **conf}  # a driver that has refused a batch lives when it is accepted
         environment = {**environment, **master.environment}
-        campaign = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
-        campaign.refusals, campaign.endure, campaign.sink = options.refusals, options.refusals > 0, sink
-        campaign.code, campaign.partitions = Code(options.reduced, options.changes), options.partitions
+        job = Campaign(broker.bootstrap, topic, directory / "run", broker.produce, conf, checkpoint, environment)
+        job.refusals, job.endure, job.sink = options.refusals, options.refusals > 0, sink
+        job.code, job.partitions = Code(options.reduced, options.changes), options.partitions
         if options.grow_to:
-            campaign.params, campaign.grow = LOOKS_OFTEN, lambda: broker.add_partitions(topic, options.grow_to)
-        verdict = campaign.run(kills)
+            job.params, job.grow = LOOKS_OFTEN, lambda: broker.add_partitions(topic, options.grow_to)
+        verdict = job.run(kills)
         if options.sink == TOPICS:
             verdict.breaches += breaches_of_console(sink)
-    points = collections.Counter(kill.point for kill in kills)
-    print(f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(points.items()))})")
-    print(f"batches: {verdict.batches}, attempts: {verdict.attempts}, run again: {verdict.runs_again}, records: {verdict.records}")
-    for breach in verdict.breaches:
-        print("BREACH:", breach)
-    print(
-        "verdict:",
-        "exact" if not verdict.breaches else f"{len(verdict.breaches)} breaches",
-        f"(records of it: {directory})" if options.keep or verdict.breaches else "",
-    )
-    if not options.keep and not verdict.breaches:
-        import shutil
-
-        shutil.rmtree(directory, ignore_errors=True)
-    return 1 if verdict.breaches else 0
+    found = collections.Counter(kill.point for kill in kills)
+    killed = f"kills: {len(kills)} ({', '.join(f'{n} {point}' for point, n in sorted(found.items()))})"
+    return [killed, *verdict.lines()], verdict.breaches
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from integration.campaign import wait_while_it_works
+from integration.driver_process import running
 from integration.exactness.changed_code import LOG, STARTED, accepting, changes_in
 from integration.exactness.database import DIE_IN_WRITE
 from integration.exactness.kafka_sink import KEYS, Code
@@ -165,7 +167,7 @@ class Campaign:
     def _kill_once(self, kill: Kill, grows: bool = False) -> None:
         crash_at = None if kill.point in (RANDOM, IN_WRITE) else f"{kill.point}:{kill.nth}"
         driver = self._start_driver(crash_at, kill.nth if kill.point == IN_WRITE else 0)
-        try:
+        with running(driver):
             if kill.point == RANDOM:
                 self._wait_started(driver)
                 if grows and self.grow is not None:
@@ -173,10 +175,6 @@ class Campaign:
                 time.sleep(kill.after_s)
                 driver.kill()
             status = driver.wait(self.patience_s)
-        finally:
-            if driver.poll() is None:
-                driver.kill()
-                driver.wait()
         if status != -signal.SIGKILL:
             raise AssertionError(f"the driver was to die at {kill} and ended with {status}:\n{self._log_tail()}")
 
@@ -188,17 +186,13 @@ class Campaign:
         (self.directory / "accepts").touch()
         self.conf = {**self.conf, **self.last_conf}
         driver = self._start_driver(None)
-        try:
+        with running(driver):
             self._wait(driver, lambda: self._read_up_to() == ends, "read to the end")
-            batches = len(read_lines(self.directory / "attempts.jsonl"))
-            self._wait(driver, lambda: len(read_lines(self.directory / "attempts.jsonl")) > batches + self.window, "go on")
+            batches = self._tried()
+            self._wait(driver, lambda: self._tried() > batches + self.window, "go on")
             driver.terminate()
             if driver.wait(self.patience_s) != 0:
                 raise AssertionError(f"the graceful stop ended with {driver.returncode}:\n{self._log_tail()}")
-        finally:
-            if driver.poll() is None:
-                driver.kill()
-                driver.wait()
 
     def _read_up_to(self) -> dict[int, int]:
         position: dict[int, int] = {}
@@ -208,16 +202,11 @@ class Campaign:
         return position
 
     def _wait(self, driver: subprocess.Popen[bytes], reached: Any, what: str) -> None:
-        """Returns when that is reached. As long as batches are run the driver has time: after many kills it has much to make up for."""
-        attempts, end = -1, 0.0
-        while not reached():
-            tried = len(read_lines(self.directory / "attempts.jsonl"))
-            if tried != attempts:
-                attempts, end = tried, time.monotonic() + self.patience_s
-            if driver.poll() is not None or time.monotonic() > end:
-                state = "still runs" if driver.poll() is None else f"ended with {driver.returncode}"
-                raise AssertionError(f"the driver did not {what}; it {state}:\n{self._log_tail()}")
-            time.sleep(0.1)
+        wait_while_it_works(driver, reached, what, self._tried, self._log_tail, self.patience_s)
+
+    def _tried(self) -> int:
+        """How often a batch was begun."""
+        return len(read_lines(self.directory / "attempts.jsonl"))
 
     def _newest_ms(self) -> int:
         """The newest batch that has a completion; 0 without one."""

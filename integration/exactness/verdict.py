@@ -22,6 +22,13 @@ class Verdict:
     records: int = 0
     breaches: list[str] = field(default_factory=list)
 
+    def lines(self) -> list[str]:
+        return [
+            f"batches: {self.batches}, attempts: {self.attempts}, run again: {self.runs_again}, records: {self.records}",
+            *(f"BREACH: {breach}" for breach in self.breaches),
+            f"verdict: {'exact' if not self.breaches else f'{len(self.breaches)} breaches'}",
+        ]
+
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of an append-only file; a last line without its newline was cut by a kill."""

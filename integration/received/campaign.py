@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from integration.campaign import in_words
 from integration.received.acked_source import AckedSource
 from integration.received.processes import block_stores, children, executors, kill, remove_work
 
@@ -45,10 +46,9 @@ class Verdict:
         return [f"{len(found)} {name}: {found[:20]} … {found[-1]}" for name, found in named.items() if found]
 
     def __str__(self) -> str:
-        kills = ", ".join(f"{count} {fault}" for fault, count in sorted(self.kills.items()))
         failed = f"; of {len(self.failed)} outputs that failed, the last: {self.failed[-1]}" if self.failed else ""
         return (
-            f"killed: {kills}; {self.acked} records acknowledged, {self.batches} batches, {self.ran_again} run again, "
+            f"killed: {in_words(self.kills)}; {self.acked} records acknowledged, {self.batches} batches, {self.ran_again} run again, "
             f"{len(self.breaches)} breaches {self.breaches or ''}{failed}"
         )
 

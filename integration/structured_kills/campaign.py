@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from integration.campaign import in_any_order, in_words, wait_while_it_works
 from integration.chaos.producer import breaches_of, producing
 from integration.exactness.verdict import Verdict, check_ranges, check_sink, ranges_by_time, read_lines
 from integration.kafka_broker import KafkaBroker
@@ -38,13 +39,7 @@ class StructuredReport:
     drivers: int = 0
 
     def lines_of(self) -> list[str]:
-        v, killed = self.verdict, ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
-        return [
-            f"kills: {killed}; drivers: {self.drivers}",
-            f"batches: {v.batches}, attempts: {v.attempts}, run again: {v.runs_again}, records: {v.records}",
-            *(f"BREACH: {words}" for words in v.breaches),
-            f"verdict: {'exact' if not v.breaches else f'{len(v.breaches)} breaches'}",
-        ]
+        return [f"kills: {in_words(self.kills)}; drivers: {self.drivers}", *self.verdict.lines()]
 
 
 class StructuredCampaign:
@@ -80,12 +75,10 @@ class StructuredCampaign:
     def run(self, kills: Mapping[str, int]) -> StructuredReport:
         """Block until all kills are done and the last driver has read all there is. AssertionError if a driver does not go on."""
         self._directory.mkdir(parents=True)
-        kinds = [kind for kind, count in kills.items() for _ in range(count)]
-        self._random.shuffle(kinds)
         driver = self._start()
         try:
             with producing(self._broker.bootstrap, self._topic, PARTITIONS, self._rate) as told:
-                for kind in kinds:
+                for kind in in_any_order(kills, self._random):
                     driver = self._strike(kind, driver)
             ends = dict(enumerate(told["acked"]))
             self._wait(driver, lambda: self._reached() == ends, "read to the end")
@@ -183,16 +176,7 @@ class StructuredCampaign:
             raise AssertionError(f"the driver does not end:\n{self._log_tail()}") from None
 
     def _wait(self, driver: Driver, reached: Callable[[], bool], what: str) -> None:
-        """Returns when that is reached. As long as batches are run the driver has time."""
-        attempts, end = -1, 0.0
-        while not reached():
-            tried = self._tried()
-            if tried != attempts:
-                attempts, end = tried, time.monotonic() + PATIENCE_S
-            if driver.poll() is not None or time.monotonic() > end:
-                state = "still runs" if driver.poll() is None else f"ended with {driver.returncode}"
-                raise AssertionError(f"the driver did not {what}; it {state}:\n{self._log_tail()}")
-            time.sleep(0.05)
+        wait_while_it_works(driver, reached, what, self._tried, self._log_tail, PATIENCE_S)
 
     def _tried(self) -> int:
         """How often a batch was begun."""
