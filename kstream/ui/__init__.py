@@ -5,6 +5,7 @@ seconds; nobody who looks costs nothing. The files:
 
     settings        the settings of the page
     forms           the forms of the JSON: each answer and each part of one, as TypedDicts
+    reference       the reference of these forms, for docs/page.md
     page_source     PageSource: what the page shows at one moment; a living driver has one, and a checkpoint has one
     batch_forms     the forms of batches, inputs and output operations, and of the timeline (pure)
     decisions       Decisions: what the driver has decided or met lately, each in a sentence

@@ -1,4 +1,6 @@
-"""The forms of the page's JSON: each answer of the server, and each part of one. docs/page.md says what each field means.
+"""The forms of the page's JSON: each answer of the server, and each part of one, with the meaning of each field.
+
+`python -m kstream.ui.reference` makes the reference in docs/page.md of the meanings and of the docstrings of the forms.
 
 A name of Spark's streaming REST is used if the meaning is the same. A field whose name ends with `Time` is a moment in Spark's form (see
 `spark_time`); one that ends with `Ms` is the same moment in milliseconds since the Unix epoch. Durations are milliseconds. None is null:
@@ -8,7 +10,7 @@ the value is not known.
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from kstream.monitoring.batch_row import OperationStatus
 
@@ -20,281 +22,290 @@ Source = Literal["driver", "checkpoint"]
 
 
 class ApplicationForm(TypedDict):
-    """The application. `id`: Spark's, or that of the checkpoint."""
+    """The application."""
 
-    id: str
-    name: str
+    id: Annotated[str, "Spark's id of the application; of a checkpoint its path"]
+    name: Annotated[str, "its name"]
 
 
 class LastErrorForm(TypedDict):
-    """The last error of the driver. `operation`: such as `0, pprint at job.py:7`."""
+    """The last error of the driver."""
 
-    timeMs: int
-    text: str
-    batchTimeMs: int | None
-    operation: str | None
+    timeMs: Annotated[int, "when"]
+    text: Annotated[str, "the error in one line"]
+    batchTimeMs: Annotated[int | None, "the batch; null if the error is of none"]
+    operation: Annotated[str | None, "number and name of the output operation"]
 
 
 class StatisticsForm(TypedDict):
-    """The figures at the head of the page. The averages are of the batches that are kept; rates are records a second.
+    """The figures at the head of the page. Averages are of the batches of which a row is kept."""
 
-    What counts since the start of the driver, and what only the driver knows of this moment, is None of a checkpoint.
-    """
-
-    startTime: str
-    startTimeMs: int
-    batchDuration: int
-    numReceivers: int | None
-    numActiveReceivers: int | None
-    numInactiveReceivers: int | None
-    numTotalCompletedBatches: int | None
-    numRetainedCompletedBatches: int
-    numActiveBatches: int | None
-    numProcessedRecords: int | None
-    numReceivedRecords: int | None
-    avgInputRate: float | None
-    avgSchedulingDelay: float | None
-    avgProcessingTime: float | None
-    avgTotalDelay: float | None
-    source: Source
-    nowMs: int
-    state: str
-    stateText: str
-    epoch: int
-    host: str | None
-    pid: int | None
-    numUnfinishedBatches: int
-    numFailedBatches: int
-    numWaitingBatches: int | None
-    numHeldBatches: int | None
-    oldestUnfinishedMs: int | None
-    secondsBehind: float
-    lagRecords: int | None
-    lastError: LastErrorForm | None
-    sparkUiUrl: str | None
-    metricsUrl: str | None
-    numLedgerEntries: int | None
-    version: str
+    startTime: Annotated[str, "when the context was started"]
+    startTimeMs: Annotated[int, "the same in milliseconds"]
+    batchDuration: Annotated[int, "the batch interval"]
+    numReceivers: Annotated[int | None, "receivers that have started"]
+    numActiveReceivers: Annotated[int | None, "those of them that run"]
+    numInactiveReceivers: Annotated[int | None, "those that do not"]
+    numTotalCompletedBatches: Annotated[int | None, "how often a batch has ended, in success or failure, since the start"]
+    numRetainedCompletedBatches: Annotated[int, "batches that have ended and that `batches` lists"]
+    numActiveBatches: Annotated[int | None, "batches that run or are about to"]
+    numProcessedRecords: Annotated[int | None, "records of batches that have succeeded, since the start"]
+    numReceivedRecords: Annotated[int | None, "records of all batches that have started to run, since the start"]
+    avgInputRate: Annotated[float | None, "records a second"]
+    avgSchedulingDelay: Annotated[float | None, "from submission to the start of the first job"]
+    avgProcessingTime: Annotated[float | None, "from the start of the first job to the end of the last"]
+    avgTotalDelay: Annotated[float | None, "both together"]
+    source: Annotated[Source, "`driver` or `checkpoint`"]
+    nowMs: Annotated[int, "the moment of this answer, by the clock of the driver"]
+    state: Annotated[str, "`running`, `behind`, `failing`, `fenced`, `ended …`, `dead` or `unknown`, as `kstream status` judges"]
+    stateText: Annotated[str, "the state as a sentence"]
+    epoch: Annotated[int, "the epoch of the driver; 0 without a checkpoint"]
+    host: Annotated[str | None, "where it runs"]
+    pid: Annotated[int | None, "its process"]
+    numUnfinishedBatches: Annotated[int, "planned batches that have not succeeded"]
+    numFailedBatches: Annotated[int, "those of them without a retry left in this driver, and those whose completion the store refused"]
+    numWaitingBatches: Annotated[int | None, "those that wait, for a retry or for an earlier batch"]
+    numHeldBatches: Annotated[int | None, "those that wait for an earlier batch"]
+    oldestUnfinishedMs: Annotated[int | None, "the oldest batch that has not succeeded"]
+    secondsBehind: Annotated[float, "for how long the oldest batch has been due that has not succeeded, in seconds"]
+    lagRecords: Annotated[int | None, "the records of the [lag](#lag) of all inputs"]
+    lastError: Annotated[LastErrorForm | None, "the last error"]
+    sparkUiUrl: Annotated[str | None, "Spark's own UI"]
+    metricsUrl: Annotated[str | None, "the metrics for Prometheus"]
+    numLedgerEntries: Annotated[int | None, "entries that nobody has acknowledged, read at most 30 s ago"]
+    version: Annotated[str, "of kstream"]
 
 
 class BucketForm(TypedDict):
-    """Some seconds of the timeline. The delays are means of the batches that ended in it; None without one that knows it."""
+    """Some seconds of the timeline. A delay that no batch of the bucket knows is null."""
 
-    timeMs: int
-    numBatches: int
-    numFailed: int
-    numRecords: int
-    inputRate: float
-    schedulingDelay: float | None
-    processingTime: float | None
-    totalDelay: float | None
-    maxTotalDelay: int | None
-    lagRecords: int | None
+    timeMs: Annotated[int, "where the bucket begins; a batch is in the bucket of its batch time"]
+    numBatches: Annotated[int, "batches that have ended"]
+    numFailed: Annotated[int, "those of them that have failed"]
+    numRecords: Annotated[int, "their records"]
+    inputRate: Annotated[float, "records a second"]
+    schedulingDelay: Annotated[float | None, "the mean"]
+    processingTime: Annotated[float | None, "the mean"]
+    totalDelay: Annotated[float | None, "the mean"]
+    maxTotalDelay: Annotated[int | None, "the longest"]
+    lagRecords: Annotated[int | None, "records after the last batch of the bucket, up to the ends of the logs when it was planned"]
 
 
 class TimelineForm(TypedDict):
     """The last hour, oldest bucket first. Buckets without a batch are left out."""
 
-    bucketMs: int
-    buckets: list[BucketForm]
+    bucketMs: Annotated[int, "the width of a bucket: whole batch intervals, 6 s at least"]
+    buckets: Annotated[list[BucketForm], "the buckets with a batch, oldest first, at most 600"]
 
 
 class FigureForm(TypedDict):
-    """What was measured of a batch, or of an input or output of it. `unit`: `bytes`, `ms`, or empty for a number."""
+    """What was measured of a batch, or of an input or output of it."""
 
-    name: str
-    label: str
-    unit: str
-    value: int
+    name: Annotated[str, "such as `stateWrittenBytes`; the same figure is `state_written_bytes` in the JSON log"]
+    label: Annotated[str, "for people"]
+    unit: Annotated[str, "`bytes`, `ms`, or empty for a number"]
+    value: Annotated[int, "the value"]
 
 
 class BatchForm(TypedDict):
-    """A batch. The delays are None before their end; `firstFailureReason` is one line. Of a batch that is held only its time is known."""
+    """A batch. Its delays are null before their end."""
 
-    batchId: int
-    batchTime: str
-    batchTimeMs: int
-    status: BatchStatus
-    batchDuration: int
-    inputSize: int | None
-    schedulingDelay: int | None
-    processingTime: int | None
-    totalDelay: int | None
-    numActiveOutputOps: int
-    numCompletedOutputOps: int
-    numFailedOutputOps: int
-    numTotalOutputOps: int
-    firstFailureReason: str | None
-    tries: int
-    numRecordErrors: int
-    numSkipped: int
-    numLosses: int
-    limitedBy: str | None
-    figures: list[FigureForm]
+    batchId: Annotated[int, "the batch time in milliseconds"]
+    batchTime: Annotated[str, "the batch time"]
+    batchTimeMs: Annotated[int, "the same as `batchId`"]
+    status: Annotated[
+        BatchStatus,
+        "`PROCESSING`, `QUEUED`, `COMPLETED`, `FAILED`, `HELD` (waits for an earlier batch), `RETRYING` (waits for its next "
+        "try) or `PENDING` (planned, and no driver runs it)",
+    ]
+    batchDuration: Annotated[int, "the batch interval"]
+    inputSize: Annotated[int | None, "its records; null in the list for one that is held"]
+    schedulingDelay: Annotated[
+        int | None, "from submission to the start of the first job; for a batch with retries, it includes all tries and back-offs"
+    ]
+    processingTime: Annotated[int | None, "from the start of the first job to the end of the last, in the last try"]
+    totalDelay: Annotated[int | None, "both together"]
+    numActiveOutputOps: Annotated[int, "output operations that run"]
+    numCompletedOutputOps: Annotated[int, "those that have succeeded"]
+    numFailedOutputOps: Annotated[int, "those that have failed"]
+    numTotalOutputOps: Annotated[int, "all"]
+    firstFailureReason: Annotated[str | None, "the first error in one line"]
+    tries: Annotated[int, "how often its jobs were submitted"]
+    numRecordErrors: Annotated[int, "records that the errors policy has left out"]
+    numSkipped: Annotated[int, "records that `kstream skip` has left out"]
+    numLosses: Annotated[int, "data losses, as entries of the ledger"]
+    limitedBy: Annotated[
+        str | None,
+        "why inputs have fewer records than were in their logs ([back-pressure.md](back-pressure.md)); several reasons are joined by `; `",
+    ]
+    figures: Annotated[list[FigureForm], "what was measured of it, as far as it is known"]
 
 
 class RecordErrorsForm(TypedDict):
     """Records that the errors policy has left out of a batch, all with one kind of error."""
 
-    operator: str
-    exception: str
-    numRecords: int
+    operator: Annotated[str, "where the records failed, such as `map at job.py:7`"]
+    exception: Annotated[str, "the class of the exception"]
+    numRecords: Annotated[int, "how many records"]
 
 
 class OffsetsForm(TypedDict):
-    """The range of a partition in a batch. `count`: its records as far as they are counted, else its offsets."""
+    """The range of a partition in a batch."""
 
-    topic: str
-    partition: int
-    fromOffset: int
-    untilOffset: int
-    count: int | None
+    topic: Annotated[str, "the topic"]
+    partition: Annotated[int, "the partition"]
+    fromOffset: Annotated[int, "the first offset"]
+    untilOffset: Annotated[int, "the offset after the last"]
+    count: Annotated[int | None, "the number of records, if counted; else the number of offsets"]
 
 
 class InputForm(TypedDict):
-    """An input of a batch. `offsets` for a log, `blocks` for a receiver, `files` for a directory; the other two are empty.
+    """An input of a batch. A log has `offsets`, a receiver `blocks`, a directory `files`; the other two lists are empty."""
 
-    `limitedBy` is the read limit of the batch: `reason`, and what the input says of it. `facts`: what else the input says.
-    `recordErrors` is empty if the kinds of the record errors are not known. `errorsPolicy` is the stream's: fail, skip or dead-letter.
-    """
-
-    id: int
-    description: str
-    numRecords: int
-    numRecordErrors: int
-    recordErrors: list[RecordErrorsForm]
-    errorsPolicy: str | None
-    numSkipped: int
-    numLosses: int
-    numBytes: int | None
-    figures: list[FigureForm]
-    limitedBy: dict[str, Any] | None
-    offsets: list[OffsetsForm]
-    blocks: list[str]
-    files: list[str]
-    facts: dict[str, Any]
+    id: Annotated[int, "the stream"]
+    description: Annotated[str, "what it reads"]
+    numRecords: Annotated[int, "its records"]
+    numRecordErrors: Annotated[int, "as of the batch"]
+    recordErrors: Annotated[list[RecordErrorsForm], "these records by the kind of their error; empty if the kinds are not known"]
+    errorsPolicy: Annotated[
+        str | None,
+        "`fail`, `skip` or `dead-letter`: the [errors policy](dead-letters.md#the-errors-policy) of the stream; null of a checkpoint",
+    ]
+    numSkipped: Annotated[int, "as of the batch"]
+    numLosses: Annotated[int, "as of the batch"]
+    numBytes: Annotated[int | None, "bytes of keys and values, estimated"]
+    figures: Annotated[list[FigureForm], "what was measured of the input, as of the batch"]
+    limitedBy: Annotated[dict[str, Any] | None, "`reason`, and `records`: how many it has therefore; null if it has all"]
+    offsets: Annotated[list[OffsetsForm], "the ranges of a log"]
+    blocks: Annotated[list[str], "the blocks of a receiver"]
+    files: Annotated[list[str], "the paths of a directory"]
+    facts: Annotated[dict[str, Any], "what else the input reports, such as `metrics`"]
 
 
 class SkippedForm(TypedDict):
-    """A record that the batch leaves out. `record`: such as `orders-3@17`."""
+    """A record that the batch leaves out."""
 
-    stream: int
-    record: str
+    stream: Annotated[int, "the stream"]
+    record: Annotated[str, "the record, such as `orders-3@17`"]
 
 
 class OperationForm(TypedDict):
-    """An output operation of a batch. `error` is one line that names the record; `failureReason` is the traceback."""
+    """An output operation of a batch."""
 
-    outputOpId: int
-    name: str
-    description: str
-    startTime: str | None
-    endTime: str | None
-    startTimeMs: int | None
-    endTimeMs: int | None
-    duration: int | None
-    status: OperationStatus
-    error: str | None
-    failureReason: str | None
-    figures: list[FigureForm]
-    jobIds: list[int]
-    jobUrls: list[str]
+    outputOpId: Annotated[int, "its number in the graph"]
+    name: Annotated[str, "such as `foreachRDD at job.py:7`"]
+    description: Annotated[str, "its place in the code"]
+    startTime: Annotated[str | None, "when it started"]
+    endTime: Annotated[str | None, "when it ended"]
+    startTimeMs: Annotated[int | None, "the same in milliseconds"]
+    endTimeMs: Annotated[int | None, "the same in milliseconds"]
+    duration: Annotated[int | None, "the time in between"]
+    status: Annotated[OperationStatus, "`QUEUED`, `PROCESSING`, `COMPLETED` or `FAILED`"]
+    error: Annotated[str | None, "the error in one line, with the record if it is known"]
+    failureReason: Annotated[str | None, "the traceback; if a task failed, the Python traceback alone, as Spark's error repeats it"]
+    figures: Annotated[list[FigureForm], "what was measured of it, as of the batch"]
+    jobIds: Annotated[list[int], "its jobs of Spark, of all tries"]
+    jobUrls: Annotated[list[str], "links to them, in the same order"]
 
 
 class BatchDetailForm(BatchForm):
-    """A batch with everything that is known of it."""
+    """A batch with its inputs and output operations."""
 
-    inputs: list[InputForm]
-    skipped: list[SkippedForm]
-    operations: list[OperationForm]
+    inputs: Annotated[list[InputForm], "its inputs, by id"]
+    skipped: Annotated[list[SkippedForm], "the records that it has left out"]
+    operations: Annotated[list[OperationForm], "its output operations, in the order of the graph"]
 
 
 class ReceiverForm(TypedDict):
-    """A receiver. `numStarts` and `numErrors` are counted since the start of the driver.
+    """A receiver. What is counted is counted since the start of the driver."""
 
-    `eventRates` has a pair of batch time in milliseconds and records a second for each batch of which the facts are kept, oldest first.
-    `avgEventRate` is their mean, None without one. `rateLimit`: as of LagForm.
-    """
-
-    streamId: int
-    streamName: str
-    isActive: bool
-    executorId: str
-    executorHost: str
-    lastErrorTime: str | None
-    lastErrorMessage: str | None
-    lastError: str | None
-    avgEventRate: float | None
-    eventRates: list[tuple[int, float]]
-    numErrors: int
-    numStarts: int
-    rateLimit: int | None
+    streamId: Annotated[int, "the stream"]
+    streamName: Annotated[str, "its name"]
+    isActive: Annotated[bool, "whether it runs"]
+    executorId: Annotated[str, "the executor"]
+    executorHost: Annotated[str, "its host"]
+    lastErrorTime: Annotated[str | None, "when it reported its last error"]
+    lastErrorMessage: Annotated[str | None, "what it said of it"]
+    lastError: Annotated[str | None, "the error"]
+    avgEventRate: Annotated[float | None, "the mean of `eventRates`; null without one"]
+    eventRates: Annotated[
+        list[tuple[int, float]],
+        "pairs of a batch time in milliseconds and its records a second, oldest first: for each batch that is kept with all facts",
+    ]
+    numErrors: Annotated[int, "how many it has reported"]
+    numStarts: Annotated[int, "how often it has started"]
+    rateLimit: Annotated[
+        int | None, "the records a second that [back-pressure](back-pressure.md) allows now; null without it, and before its first rate"
+    ]
 
 
 class PartitionLagForm(TypedDict):
-    """A partition. `offset`: where the next batch begins; `latest`: the end of its log; `records`: those in between.
+    """The lag of a partition."""
 
-    `seconds`: for how long the oldest of these records has waited; 0.0 without one.
-    """
-
-    partition: str
-    offset: int
-    latest: int
-    records: int
-    seconds: float
+    partition: Annotated[str, "the partition, as text"]
+    offset: Annotated[int, "where the first batch begins that has not succeeded, else where the next one begins"]
+    latest: Annotated[int, "the end of its log"]
+    records: Annotated[int, "the records in between"]
+    seconds: Annotated[float, "for how long the oldest of them has been there, in seconds; 0 without one"]
 
 
 class TopicLagForm(TypedDict):
-    """A topic."""
+    """The lag of a topic."""
 
-    topic: str
-    records: int
-    partitions: list[PartitionLagForm]
+    topic: Annotated[str, "the topic"]
+    records: Annotated[int, "its records of the lag"]
+    partitions: Annotated[list[PartitionLagForm], "its partitions, by number"]
 
 
 class LagForm(TypedDict):
     """How far an input is behind the ends of its logs: the records after the last batch that has succeeded without a gap.
 
-    `unplanned`: those of them that no batch has. `seconds`: for how long the oldest record has waited. None if it is not known.
-    `rateLimit`: the records a second that back-pressure allows now; None without back-pressure, before its first rate, and without a driver
-    that lives.
+    The ends are those of the moment when the newest batch was planned. Nobody asks the brokers for them; `kstream lag` asks them.
     """
 
-    stream: int
-    description: str
-    records: int
-    unplanned: int | None
-    seconds: float | None
-    rateLimit: int | None
-    topics: list[TopicLagForm]
+    stream: Annotated[int, "the stream"]
+    description: Annotated[str, "what it reads"]
+    records: Annotated[int, "the records after the last batch that has succeeded without a gap"]
+    unplanned: Annotated[int | None, "those of them that no batch has; null if it is not known"]
+    seconds: Annotated[float | None, "for how long the oldest of the records has been there, in seconds"]
+    rateLimit: Annotated[
+        int | None,
+        "the records a second that [back-pressure](back-pressure.md) allows now; null without it, before its first rate, and "
+        "without a driver that lives",
+    ]
+    topics: Annotated[list[TopicLagForm], "its topics, by name"]
 
 
 class DecisionForm(TypedDict):
-    """What the driver has decided or met: one sentence with its reason."""
+    """What the driver has decided or met: one sentence with its reason.
 
-    timeMs: int
-    kind: DecisionKind
-    text: str
-    batchTimeMs: int | None
+    At most 200 are kept, and the last 25 of each kind stay whatever there is of others; allocation has 50 of its own. A limit or a rate is
+    one when it changes. A rate names the figures of the batch that led to it, and an allocation the ratio that was crossed.
+    """
+
+    timeMs: Annotated[int, "when"]
+    kind: Annotated[DecisionKind, "`limit`, `rate`, `allocation`, `warning`, `error` or `data loss`"]
+    text: Annotated[str, "one sentence with the reason"]
+    batchTimeMs: Annotated[int | None, "the batch; null if it is of none"]
 
 
 class LedgerForm(TypedDict):
-    """An entry of the ledger. `stream`: None if it is of the whole batch."""
+    """An entry of the ledger."""
 
-    batchTimeMs: int
-    kind: str
-    stream: int | None
-    text: str
-    acknowledged: bool
+    batchTimeMs: Annotated[int, "the batch"]
+    kind: Annotated[str, "`lost`, `given-up`, `skipped`, `to-skip` or `not-skipped`"]
+    stream: Annotated[int | None, "the stream; null if it is of the whole batch"]
+    text: Annotated[str, "one sentence"]
+    acknowledged: Annotated[bool, "whether a person has seen it (`kstream ledger ack`)"]
 
 
 class SettingForm(TypedDict):
-    """A setting that differs from its default. A value that may be a secret is `(secret)`."""
+    """A setting that differs from its default."""
 
-    key: str
-    value: str
-    default: str
-    meaning: str
+    key: Annotated[str, "the setting"]
+    value: Annotated[str, "its value; `(secret)` if it may be one"]
+    default: Annotated[str, "its default"]
+    meaning: Annotated[str, "its meaning"]
 
 
 SECRET = "(secret)"

@@ -1,29 +1,30 @@
-"""docs/page.md names each field of each form, and each path of the server."""
+"""docs/page.md has the reference of the forms, and names each path of the server."""
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
-from typing import Any, get_args, is_typeddict
+from typing import get_args
 
 from kstream.ui import forms
 from kstream.ui.page_site import _STATUSES, _STREAMING
+from kstream.ui.reference import markdown_reference
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "page.md").read_text()
-TABLE = re.compile(r"<!-- (\w+) -->\n\| field \| meaning \|\n\|---\|---\|\n((?:\|.*\|\n)+)")
 
 
-def own_fields(form: Any) -> list[str]:
-    """The fields of a form without those of its base: of a TypedDict the annotations have both."""
-    inherited = inspect.get_annotations(forms.BatchForm) if form is forms.BatchDetailForm else {}
-    return [name for name in inspect.get_annotations(form) if name not in inherited]
+def test_the_reference_of_the_page_is_that_of_the_forms() -> None:
+    """`python -m kstream.ui.reference` prints what belongs between the marks."""
+    found = re.search(r"<!-- forms -->\n(.*?)\n<!-- /forms -->", PAGE, re.DOTALL)
+    assert found is not None and found[1] == markdown_reference(), "docs/page.md is stale: python -m kstream.ui.reference"
 
 
-def test_the_page_explains_each_field_of_each_form_in_its_order() -> None:
-    of_docs = {name: re.findall(r"^\| `(\w+)` \| \S", rows, re.MULTILINE) for name, rows in TABLE.findall(PAGE)}
-    of_code = {name: own_fields(form) for name, form in vars(forms).items() if is_typeddict(form)}
-    assert of_docs == of_code and len(of_code) > 15
+def test_each_form_of_the_reference_has_a_sentence_and_fields() -> None:
+    reference = markdown_reference()
+    sections = re.findall(r"^### .+\n\n\w.*\.\n", reference, re.MULTILINE)
+    assert len(sections) == reference.count("### ") == reference.count("|---|---|---|\n| `") > 15
+    assert "| `latest` | number | the end of its log |" in reference
+    assert reference.count("| `batchId` |") == 1, "the fields of a base stand at the base alone"
 
 
 def test_the_page_names_each_path_and_each_status() -> None:
