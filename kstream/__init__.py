@@ -8,7 +8,7 @@ This module only has the public names. ARCHITECTURE.md beside this file is the m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstream.batch_time import BatchTime, Duration, Milliseconds, Minutes, Seconds, Time
 from kstream.errors import ConfigurationError, DataLossError, KStreamError, TransientError
@@ -78,25 +78,10 @@ _LAZY = {
     "Receiver": "kstream.receiver",
     "log": "kstream.console",
 }
-_imported = lazy_names(__name__, _LAZY)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _LAZY)
 
 
 def __dir__() -> list[str]:
     """Return the public names, those that are not imported yet included."""
     return list(__all__)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on its first use. AttributeError for an unknown name; MissingDependencyError without pyspark."""
-    try:
-        return _imported(name)
-    except ModuleNotFoundError as e:
-        if e.name == "pyspark":
-            from kstream.errors import MissingDependencyError
-
-            raise MissingDependencyError(
-                "pyspark is not installed: pip install 'kstream-spark[spark]' (or use the pyspark of your platform)",
-                package="pyspark",
-                install="pip install 'kstream-spark[spark]'",
-            ) from e
-        raise

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from kstream.errors import MissingDependencyError
+
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package. So who needs one file of the package does not load what the names need, such as pyspark.
+
+    It raises AttributeError for an unknown name, and MissingDependencyError for a name that needs pyspark where there is none.
 
     Args:
         package: its name.
@@ -18,6 +22,15 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def getattr_of_package(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        try:
+            return getattr(import_module(homes[name]), name)
+        except ModuleNotFoundError as e:
+            if e.name == "pyspark":
+                raise MissingDependencyError(
+                    "pyspark is not installed: pip install 'kstream-spark[spark]' (or use the pyspark of your platform)",
+                    package="pyspark",
+                    install="pip install 'kstream-spark[spark]'",
+                ) from e
+            raise
 
     return getattr_of_package
