@@ -51,9 +51,9 @@ docs: install ## the pages of docs/ and the API as a site in build/site, which n
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo "to read it: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
-dist: install ## the wheel, and the same wheel as .zip for --py-files
+dist: install ## the sdist, the wheel that is built from it, and the same wheel as .zip for --py-files
 	@rm -rf dist
-	@$(PY) -m build --wheel --no-isolation --outdir dist . > /dev/null
+	@$(PY) -m build --no-isolation --outdir dist . > /dev/null
 	@for wheel in dist/*.whl; do cp "$$wheel" "$${wheel%.whl}.zip"; done
 	@ls -l dist
 

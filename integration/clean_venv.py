@@ -1,4 +1,4 @@
-"""The wheel as `make dist` builds it, and virtual environments that have what kstream needs and no kstream."""
+"""The wheel and the sdist as `make dist` builds them, and virtual environments that have what kstream needs and no kstream."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def build_wheel(out: Path) -> Path:
-    """Builds the wheel into a folder; returns its path."""
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+def build_wheel(out: Path, source: Path = ROOT) -> Path:
+    """Builds the wheel of a checkout, or of an sdist that is unpacked, into a folder; returns its path."""
+    return _built("--wheel", "*.whl", out, source)
+
+
+def build_sdist(out: Path) -> Path:
+    """Builds the sdist into a folder; returns its path."""
+    return _built("--sdist", "*.tar.gz", out, ROOT)
+
+
+def _built(kind: str, name: str, out: Path, source: Path) -> Path:
+    command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    (built,) = out.glob("*.whl")
+    (built,) = out.glob(name)
     return built
 
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.clean_venv import ROOT, build_wheel, install, make_bare_venv, make_venv
+from integration.clean_venv import ROOT, build_sdist, build_wheel, install, make_bare_venv, make_venv
 from integration.exactness.verdict import read_lines
 from integration.kafka_broker import KafkaBroker
 from kstream.checkpoint import read_log
@@ -85,6 +86,21 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, clean_venv: Path, t
     examples = subprocess.run([python, "-m", "kstream.examples"], check=True, capture_output=True, text=True, cwd=tmp_path)
     (listed,) = re.findall(r"spark-submit (\S+) ", examples.stdout)
     assert Path(listed).is_relative_to(venv) and Path(listed).is_file() and "kstream.examples.network_wordcount" in examples.stdout
+
+
+def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(build_sdist(tmp_path / "dist")) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("kstream_spark-*")
+    again = build_wheel(tmp_path / "again", unpacked)
+    assert again.name == wheel.name
+    assert contents(again) == contents(wheel)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel."""
+    with zipfile.ZipFile(wheel) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
 
 
 def test_a_planner_of_the_wheel_plans_in_an_environment_without_pyspark(wheel: Path, tmp_path: Path) -> None:
