@@ -39,6 +39,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CONFLICT = "409"  # S3: another request for this name is under way. Whether the name is taken is unknown, so the create is retried
+_AZURE_TAKEN = "BlobAlreadyExists"  # but Azure's 409 with this code is its answer to a create whose name is taken
 _NOT_IMPLEMENTED = "501"
 _METADATA = re.compile(r"://[^/]+/latest/(api|meta-data)/")  # a cloud's metadata service: the client asks it for missing credentials
 
@@ -228,7 +229,8 @@ class ObjectFileStore:
 
 def _taken(place: str, text: str) -> StorageError:
     """Return the error of a create whose condition was not met: AlreadyExistsError, or a StorageError to retry for S3's conflict."""
-    if _status(text) == _CONFLICT:
+    code = _CODE.search(text)
+    if _status(text) == _CONFLICT and (code is None or code[1] != _AZURE_TAKEN):
         return StorageError(f"cannot write {place}: another request for it is under way", path=place, passing=True)
     return AlreadyExistsError(f"{place} exists already", path=place)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import pickle
 import socket
 import sys
+import threading
 import time
 import traceback
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -235,3 +239,44 @@ def test_where_no_credentials_are_given_that_is_said(s3: S3Server, monkeypatch: 
         with pytest.raises(StorageError, match="No credentials were found: set AWS_ACCESS_KEY_ID") as caught:
             call()
         assert caught.type is StorageError
+
+
+class AzureServer(BaseHTTPRequestHandler):
+    """Of Azure what two creates meet: the first makes a blob, a later one is told in Azure's words that it is there."""
+
+    requests: ClassVar[list[str]] = []
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        taken = self.path in self.requests and self.headers["If-None-Match"] == "*"
+        self.requests.append(self.path)
+        body = b"<Error><Code>BlobAlreadyExists</Code><Message>The specified blob already exists.</Message></Error>" if taken else b""
+        self.send_response(409 if taken else 201)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (("ETag", '"1"'), ("Last-Modified", "Sat, 28 Nov 2026 03:00:00 GMT"), ("Content-Type", "application/xml")):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), AzureServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", base64.b64encode(b"key").decode())
+        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"http://127.0.0.1:{server.server_port}/account")
+        yield "az://checkpoints/orders"
+        server.shutdown()
+
+
+def test_a_name_that_is_taken_on_azure_is_refused_by_the_first_request(azure: str) -> None:
+    """Its answer is a 409. That of S3 means another thing, and is tried again."""
+    store = open_store(azure)
+    store.create("plans/1", b"first")
+    with pytest.raises(AlreadyExistsError):
+        store.create("plans/1", b"second")
+    assert len(AzureServer.requests) == 2
