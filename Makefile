@@ -75,6 +75,8 @@ chaos: install ## the long campaigns: drivers, executors, workers and brokers ki
 	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --reduced --changes values
 	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --reduced --changes keys
 	@$(PY) -m integration.exactness --kills 6 --sink kafka --partitions 4 --grow-to 8
+	@$(PY) -m pytest -q integration/cloud_stores.py
+	@$(PY) -m integration.exactness --kills 6 --checkpoint azure
 	@$(PY) -m integration.sink_faults
 	@$(PY) -m integration.sink_planted
 	@$(PY) -m integration.chaos.coordinator

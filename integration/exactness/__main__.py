@@ -37,6 +37,11 @@ def a_store(kind: str, directory: Path) -> Iterator[tuple[str | None, dict[str, 
 
         with running_s3() as s3:
             yield s3.url("exactness"), s3.environment()
+    elif kind == "azure":
+        from integration.azure_server import running_azure
+
+        with running_azure(directory / "azure") as azure:
+            yield azure.url("exactness"), azure.environment()
     elif kind == "hdfs":
         from integration.hdfs_cluster import running_hdfs
 
@@ -51,7 +56,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=36)
     add_options(parser, of="a setting of the driver, such as concurrentJobs")
     parser.add_argument("--refusals", type=int, default=0, help="how often the sink refuses every fifth batch; the driver goes on")
-    parser.add_argument("--checkpoint", choices=["disk", "s3", "hdfs"], default="disk", help="what the checkpoint lies on")
+    parser.add_argument("--checkpoint", choices=["disk", "s3", "azure", "hdfs"], default="disk", help="what the checkpoint lies on")
     parser.add_argument("--sink", choices=SINKS, help="to which the driver writes every record exactly once")
     parser.add_argument("--reduced", action="store_true", help="a reduceByKey is in front of the output to Kafka")
     parser.add_argument("--changes", choices=CHANGES, default="", help="what each driver writes otherwise to Kafka than that before")
