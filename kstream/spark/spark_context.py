@@ -28,8 +28,8 @@ def spark_version() -> tuple[int, int]:
 def make_spark_context(conf: SparkConf) -> SparkContext:
     """Make a SparkContext, on a Java that is found or made, with workers over Unix sockets (Spark ≥ 4.1). Blocks while the JVM starts.
 
-    The sockets cut the cost of a Python task to a half or less; a value in `conf` wins. `workers_python` says which Python the workers run.
-    `conf` may be changed.
+    The sockets cut the cost of a Python task to a half or less; a value that the user has given anywhere wins. `workers_python` says which
+    Python the workers run. `conf` may be changed.
 
     Raises:
         JavaNotFoundError: there is no suitable Java.
@@ -40,11 +40,20 @@ def make_spark_context(conf: SparkConf) -> SparkContext:
         ensure_java()
         if SparkContext._gateway is None:  # pyright: ignore – else a later restore would take this for a setting of the user
             turn_off_progress_bar()
-    if spark_version() >= (4, 1) and not conf.contains(UNIX_SOCKET):
+    if spark_version() >= (4, 1) and not conf.contains(UNIX_SOCKET) and not _is_given(UNIX_SOCKET, conf):
         conf = conf.set(UNIX_SOCKET, "true")
     sc = SparkContext(conf=conf)
     use_workers_python(sc)
     return sc
+
+
+def _is_given(key: str, conf: SparkConf) -> bool:
+    """Return whether the JVM was given a setting: by spark-submit, PYSPARK_SUBMIT_ARGS or spark-defaults.conf.
+
+    Starts the JVM with `conf`, as SparkContext does, if there is none: before that a SparkConf knows of these places nothing.
+    """
+    SparkContext._ensure_initialized(conf=conf)  # pyright: ignore
+    return SparkConf().contains(key)
 
 
 def active_spark_context() -> SparkContext | None:
