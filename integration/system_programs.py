@@ -7,14 +7,31 @@ import shutil
 from pathlib import Path
 
 SYSTEM = Path(__file__).resolve().parent.parent / ".cache" / "system"
-UNPACKED = SYSTEM / "usr" / "bin"
+UNPACKED = [SYSTEM / "usr" / "bin", SYSTEM / "usr" / "sbin"]
+_BESIDE = ["/usr/sbin", "/sbin"]
+"""Where Debian has the programs of root, which others' PATH may lack."""
 NEEDED = {"prometheus": ("prometheus", "promtool"), "browser": ("chromium",)}
 """By mark: the programs without which the tests with this mark are left out. Those marked `postgres` need PostgreSQL's, too."""
 
 
 def program(name: str) -> str | None:
     """The path of a program; None if it is not there."""
-    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), str(UNPACKED)]))
+    return shutil.which(name, path=search_path())
+
+
+def environment_of(path: str) -> dict[str, str] | None:
+    """The environment in which an unpacked program finds others and its libraries; None, this one, for those of this machine."""
+    if not Path(path).is_relative_to(SYSTEM):
+        return None
+    libraries = [*map(str, (SYSTEM / "usr" / "lib").glob("*-linux-gnu")), os.environ.get("LD_LIBRARY_PATH", "")]
+    tables = next(iter((SYSTEM / "usr" / "lib").glob("*-linux-gnu/xtables")), None)
+    more = {"XTABLES_LIBDIR": str(tables)} if tables else {}
+    return {**os.environ, **more, "PATH": search_path(), "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries))}
+
+
+def search_path() -> str:
+    """PATH with the places of root's programs, and of those that are unpacked."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), *_BESIDE, *map(str, UNPACKED)])
 
 
 def postgres_programs() -> Path | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "system-packages"
-PLAIN = ("bash", "mktemp", "rm", "mkdir", "cp", "cat", "env", "sed", "chmod", "dirname", "find", "sort")
+PLAIN = ("bash", "mktemp", "rm", "mkdir", "cp", "cat", "env", "sed", "chmod", "dirname", "find", "sort", "ln")
 """The programs of any machine that the script may use."""
 
 
@@ -29,8 +29,8 @@ class Machine:
         path.write_text(f"#!/usr/bin/env bash\n{script}\n")
         path.chmod(0o755)
 
-    def run(self) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": str(self.bin), "SYSTEM_ROOT": str(self.root)}
+    def run(self, user: int = 1000) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": str(self.bin), "SYSTEM_ROOT": str(self.root), "SYSTEM_USER": str(user)}
         return subprocess.run([str(SCRIPT), str(self.into)], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -130,3 +130,45 @@ def test_a_chromium_that_does_not_run_here_is_taken_away_again(machine: Machine)
     done = machine.run()
     assert done.returncode == 0 and done.stderr.startswith("system-packages: no chromium")
     assert not (machine.into / "usr" / "bin" / "chromium").exists()
+
+
+DOCKER_SIMULATED = """case "$*" in
+*" install --simulate "*" docker.io iptables") echo "Inst runc (1)"; echo "Inst docker.io (1)"; echo "Inst iptables (1)" ;;
+*" install --simulate "*" docker-compose") echo "Inst docker-compose (1)" ;;
+*" download "*) while [ "$1" != download ]; do shift; done; shift; for name; do : > "$name.deb"; done ;;
+*) exit 1 ;;
+esac"""
+DOCKER_UNPACKED = """case "$2" in
+*docker.io.deb) into="$3/usr/sbin" names=dockerd ;;
+*iptables.deb) into="$3/usr/sbin" names="iptables-nft ip6tables-nft" ;;
+*mmdebstrap.deb) into="$3/usr/bin" names=mmdebstrap ;;
+*docker-compose.deb) into="$3/usr/bin" names=docker-compose ;;
+*) exit 0 ;;
+esac
+mkdir -p "$into"
+for name in $names; do cp "$(type -P true)" "$into/$name"; done"""
+
+
+def with_all_but_docker(machine: Machine) -> None:
+    for name in ("prometheus", "promtool", "initdb", "chromium"):
+        machine.add(name)
+
+
+def test_for_root_docker_is_unpacked_with_what_it_runs_and_an_iptables(machine: Machine) -> None:
+    with_all_but_docker(machine)
+    for name, script in {"true": "exit 0", "apt-get": DOCKER_SIMULATED, "dpkg-deb": DOCKER_UNPACKED}.items():
+        machine.add(name, script)
+    assert machine.run().stderr == "" and not machine.into.exists()
+    done = machine.run(user=0)
+    unpacked = {path.name: path for path in machine.into.rglob("*") if not path.is_dir()}
+    assert {"dockerd", "iptables", "ip6tables", "mmdebstrap", "docker-compose"} <= unpacked.keys()
+    assert unpacked["iptables"].resolve().name == "iptables-nft"
+    assert (done.returncode, done.stdout) == (0, "") and "no dockerd" not in done.stderr and "no mmdebstrap" not in done.stderr
+
+
+def test_for_root_what_cannot_be_had_of_docker_is_said_in_a_line_each(machine: Machine) -> None:
+    with_all_but_docker(machine)
+    done = machine.run(user=0)
+    docker, images, compose = done.stderr.splitlines()
+    assert done.returncode == 0 and docker.startswith("system-packages: no dockerd") and "apt install docker.io" in docker
+    assert images.startswith("system-packages: no mmdebstrap") and compose.startswith("system-packages: no docker-compose")
