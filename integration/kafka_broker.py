@@ -1,4 +1,4 @@
-"""One real Apache Kafka node (KRaft) on loopback, as a process from jars. (As a container: kafka_container.py; three: kafka_cluster.py.)
+"""One real Apache Kafka node (KRaft) on loopback, as a process from jars. (As a container: containers/kafka.py; three: kafka_cluster.py.)
 
 with running_broker(directory) as broker: broker.create_topic("t", 4); broker.produce("t", [("key", "value", 0)])
 
@@ -39,6 +39,11 @@ class Broker(KafkaHandle):
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """Of the node, which runs."""
 
     @abstractmethod
     def start(self) -> None:

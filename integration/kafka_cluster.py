@@ -1,5 +1,7 @@
 """Three real Kafka nodes (KRaft) on loopback, as processes from jars: leaders that die, replicas that lag, unclean elections.
 
+As containers: containers/kafka.py.
+
 with running_cluster(directory) as cluster: cluster.create_topic("t"); cluster.kill9(cluster.leader("t", 0))
 """
 
@@ -7,12 +9,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from integration.kafka_handle import KafkaHandle
-from integration.kafka_node import BrokerError, KafkaNode, cluster_id, free_ports, node_properties
+from integration.kafka_node import BrokerError, KafkaNode, Node, cluster_id, free_ports, node_properties
 
 NODES = (1, 2, 3)
 PATIENT = {
@@ -32,15 +34,14 @@ class KafkaCluster(KafkaHandle):
         super().__init__()
         ports = free_ports(2 * len(NODES))
         self._ports = dict(zip(NODES, ports, strict=False))
-        controllers = dict(zip(NODES, ports[len(NODES) :], strict=True))
-        given, cluster = {**PATIENT, **(settings or {})}, cluster_id()
+        self._controllers = dict(zip(NODES, ports[len(NODES) :], strict=True))
+        self._directory, self._id = directory, cluster_id()
+        self._nodes = {number: self._node(number, {**PATIENT, **(settings or {})}) for number in NODES}
 
-        def node(number: int) -> KafkaNode:
-            at = directory / f"node-{number}"
-            properties = node_properties(number, "127.0.0.1", self._ports[number], controllers, at / "data", given)
-            return KafkaNode(at, properties, cluster)
-
-        self._nodes = {number: node(number) for number in NODES}
+    def _node(self, number: int, settings: Mapping[str, object]) -> Node:
+        at = self._directory / f"node-{number}"
+        properties = node_properties(number, "127.0.0.1", self._ports[number], self._controllers, at / "data", settings)
+        return KafkaNode(at, properties, self._id)
 
     @property
     def bootstrap(self) -> str:

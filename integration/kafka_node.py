@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from integration import class_archives
 from integration.class_archives import reading
@@ -106,6 +107,34 @@ def die_with_parent() -> None:
     """In the child: SIGKILL when the thread that starts it ends, and with the test run however that goes (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(1, signal.SIGKILL)
+
+
+class Node(Protocol):
+    """A node, however it runs. Its data stay over restarts."""
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs and serves."""
+        ...
+
+    def start(self) -> None:
+        """Returns when it serves; BrokerError if it does not."""
+        ...
+
+    def begin_format(self) -> None: ...
+
+    def begin_start(self) -> None:
+        """Does not wait until it serves."""
+        ...
+
+    def wait_until_ready(self) -> None: ...
+
+    def end(self, how: signal.Signals) -> object:
+        """Ends it by SIGTERM or SIGKILL; returns when it is gone."""
+        ...
 
 
 class KafkaNode:

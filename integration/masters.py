@@ -61,7 +61,7 @@ def running_master(kind: str, directory: Path, cores: int = 1) -> Iterator[Maste
 
 def on_cluster(cluster: SparkCluster) -> Master:
     settings = {"spark.master": cluster.url, "spark.driver.host": "127.0.0.1", **executor_settings()}
-    return Master(settings, {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}, cluster)
+    return Master(settings, {"PYSPARK_PYTHON": cluster.python, "SPARK_LOCAL_IP": "127.0.0.1"}, cluster)
 
 
 def executor_settings() -> dict[str, str]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ def running_postgres() -> Iterator[Postgres]:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, preexec_fn=die_with_parent, **options
             )
         try:
-            yield Postgres(_database(port, server, directory / "log"))
+            yield Postgres(make_database(port, lambda: server.poll() is None, lambda: (directory / "log").read_text(errors="replace")))
         finally:
             server.send_signal(signal.SIGINT)  # ends its sessions, then itself
             server.wait(30)
@@ -85,8 +85,8 @@ def _run(command: list[object], options: dict[str, Any]) -> None:
         raise PostgresError(f"initdb failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
 
 
-def _database(port: int, server: subprocess.Popen[bytes], log: Path) -> str:
-    """Waits until the server answers, and makes the database. Returns its URL."""
+def make_database(port: int, lives: Callable[[], bool], said: Callable[[], str]) -> str:
+    """Waits until the server answers, and makes the database. Returns its URL. PostgresError if it ends, or takes too long."""
     import psycopg
 
     end = time.monotonic() + START_S
@@ -96,6 +96,6 @@ def _database(port: int, server: subprocess.Popen[bytes], log: Path) -> str:
                 db.execute(f"CREATE DATABASE {DATABASE}")
             return f"postgresql://{USER}@127.0.0.1:{port}/{DATABASE}"
         except psycopg.OperationalError as e:
-            if server.poll() is not None or time.monotonic() > end:
-                raise PostgresError(f"PostgreSQL did not start: {log.read_text(errors='replace').strip()[-300:]}") from e
+            if not lives() or time.monotonic() > end:
+                raise PostgresError(f"PostgreSQL did not start: {said().strip()[-300:]}") from e
             time.sleep(0.1)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,14 +31,14 @@ class S3Server:
     "501" (conditions are not implemented), "ignore" (the condition is not looked at).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bind: str = "127.0.0.1", port: int = 0) -> None:
         self._inner: Application = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()  # moto looks first and stores then
         self.requests: list[tuple[str, str]] = []
         self.most_keys = 1000
         self.fault: Fault = lambda _method, _path: None
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._port = 0
+        self._bind, self._port = bind, port
         self._away = True
         self.come_back()
         with urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT"), timeout=60):
@@ -56,7 +56,7 @@ class S3Server:
         if not self._away:
             return
         self._away = False
-        self._server = make_server("127.0.0.1", self._port, self._answer, threaded=True, request_handler=_Quiet)
+        self._server = make_server(self._bind, self._port, self._answer, threaded=True, request_handler=_Quiet)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, name="s3-server", daemon=True).start()
 
@@ -106,8 +106,7 @@ def _error(environ: dict[str, Any], start: Callable[..., Any], status: str, code
 class S3Process:
     """The same server in a process of its own, told by lines of its standard input; it ends when that ends."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "integration.s3_server"]
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "integration.s3_server")) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.endpoint = str(self._answer())
 
@@ -154,12 +153,12 @@ def running_s3() -> Iterator[S3Process]:
         s3.stop()
 
 
-def main() -> None:
-    server = S3Server()
+def main(bind: str = "127.0.0.1", port: str = "0") -> None:
+    server = S3Server(bind, int(port))
     print(json.dumps(server.endpoint), flush=True)
     for line in sys.stdin:
         print(json.dumps(getattr(server, line.strip())()), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

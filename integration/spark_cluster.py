@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import pyspark
 
@@ -31,18 +32,34 @@ class SparkClusterError(Exception):
     """It did not come up; its own words are in the message."""
 
 
+class _Process(Protocol):
+    """What a cluster asks of the process of its master or of a worker."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class SparkCluster:
     """Master and workers, each a process; worker N has the address 127.0.0.N. Logs, work and blocks lie under `folder`.
 
+    In containers: containers/spark.py.
+
     Call from the main thread whatever starts a process: it ends with the thread that starts it.
     """
+
+    python = sys.executable
+    """The Python of its executors."""
 
     def __init__(self, folder: Path, workers: int, cores: int, memory: str) -> None:
         self.folder = folder
         self.numbers = tuple(range(1, workers + 1))
         self._options = ["--webui-port", "0", "--cores", str(cores), "--memory", memory]
         self._port = _free_port()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, _Process] = {}
         self._killed: dict[int, float] = {}
         """The workers that were killed, and when."""
 
@@ -139,12 +156,16 @@ class SparkCluster:
         environment = {
             **os.environ, "SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(self.folder / "work"),
             "SPARK_LOCAL_DIRS": str(self.folder / "local"), "SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": options,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": self.python,
         }  # fmt: skip
         environment.pop("SPARK_LOCAL_IP", None)  # each has its own address
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+        self._processes[name] = self._begin(name, command, environment)
+
+    def _begin(self, name: str, command: list[str], environment: Mapping[str, str]) -> _Process:
+        """Starts it; what it says goes to its log."""
         with open(self._log(name), "wb") as log:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
-            self._processes[name] = subprocess.Popen(
+            return subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, preexec_fn=die_with_parent
             )
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml brought up, with --broker=container; the images are --kafka-image's and ZOOKEEPER_IMAGE's."""
+"""docker-compose.yml brought up; the images are those of --containers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def compose_command() -> list[str]:
 
 
 @pytest.fixture
-def ports(request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
+def ports(image: Callable[[str], str]) -> Iterator[tuple[int, int]]:
     """Ports of Kafka and ZooKeeper while both are up."""
     kafka, zookeeper = free_ports(2)
     environment = {
-        **os.environ, "KAFKA_IMAGE": request.config.getoption("--kafka-image"), "KAFKA_PORT": str(kafka), "ZOOKEEPER_PORT": str(zookeeper)
+        **os.environ, "KAFKA_IMAGE": image("kafka"), "ZOOKEEPER_IMAGE": image("zookeeper"),
+        "KAFKA_PORT": str(kafka), "ZOOKEEPER_PORT": str(zookeeper),
     }  # fmt: skip
     command = [*compose_command(), "-p", f"kstream-{uuid.uuid4().hex[:8]}", "-f", str(ROOT / "docker-compose.yml")]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the images that `pytest integration --broker=container` and docker-compose.yml use, for machines that cannot pull them:
+# Builds the images that `pytest integration --containers` and docker-compose.yml use, for machines that cannot pull them:
 #
 #     scripts/build_kafka_image.sh [kafka] [zookeeper]       (both, if none is named; the Docker daemon must run)
 #
@@ -88,7 +88,8 @@ zookeeper() {
 #!/bin/sh
 set -e
 mkdir -p /data
-printf '%s\n' tickTime=2000 dataDir=/data clientPort=2181 admin.enableServer=false '4lw.commands.whitelist=srvr,ruok,mntr' > /opt/zoo.cfg
+printf '%s\n' "tickTime=${ZOO_TICK_TIME:-2000}" dataDir=/data clientPort=2181 admin.enableServer=false \
+    '4lw.commands.whitelist=srvr,ruok,mntr' $ZOO_CFG_EXTRA > /opt/zoo.cfg
 exec java ${JVMFLAGS:--Xms32m -Xmx128m} -cp '/opt/jars/*' org.apache.zookeeper.server.quorum.QuorumPeerMain /opt/zoo.cfg
 RUN
     build local/zookeeper:3.9
