@@ -234,6 +234,7 @@ def a_detail(time_ms: int, failed: bool) -> dict[str, Any]:
                 "numSkipped": 1,
                 "numLosses": 0,
                 "numBytes": 1_204_118,
+                "skewed": [],
                 "figures": [{"name": "inputBytes", "label": "input", "unit": "bytes", "value": 1_204_118}],
                 "limitedBy": {"reason": "back-pressure", "records": 2400},
                 "offsets": ranges,

@@ -11,6 +11,7 @@ from kstream.batch.figures import camel_case
 from kstream.batch_time import Duration
 from kstream.checkpoint.driver_status import LastError
 from kstream.monitoring.batch_row import BatchRow, OperationCounts, status_of
+from kstream.monitoring.skewed_ranges import skewed_ranges
 from kstream.monitoring.timeline import TimelineBucket, bucket_ms
 from kstream.offsets.offset_range import OffsetRange
 from kstream.secret import without_secrets
@@ -24,6 +25,7 @@ from kstream.ui.forms import (
     LastErrorForm,
     OffsetsForm,
     OperationForm,
+    SkewForm,
     TimelineForm,
     spark_time,
 )
@@ -111,10 +113,19 @@ def input_form(source: StreamInputInfo, policy: str | None = None) -> InputForm:
         "figures": figure_forms(source.figures.known()),
         "limitedBy": None if limit is None else dict(limit),
         "offsets": [_offsets_form(r) for r in source.facts.get("offsets", ())],
+        "skewed": _skew_forms(source.facts.get("offsets", ())),
         "blocks": [str(block.block_id) for block in source.facts.get("blocks", ())],
         "files": [str(path) for path in source.facts.get("files", ())],
         "facts": source.facts.get("storedPlan", progress.other_facts),
     }
+
+
+def _skew_forms(ranges: Iterable[OffsetRange | StoredRange]) -> list[SkewForm]:
+    """Return the forms of the ranges that have far more records than the others of their topic."""
+    found = skewed_ranges((r.topic, r.partition, r.count()) for r in ranges)
+    return [
+        {"topic": one.topic, "partition": one.partition, "count": one.records, "median": one.median, "factor": one.factor} for one in found
+    ]
 
 
 def _offsets_form(r: OffsetRange | StoredRange) -> OffsetsForm:

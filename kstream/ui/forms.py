@@ -159,6 +159,16 @@ class OffsetsForm(TypedDict):
     count: Annotated[int | None, "the number of records, if counted; else the number of offsets"]
 
 
+class SkewForm(TypedDict):
+    """A partition that gives a batch far more records than the others of its topic."""
+
+    topic: Annotated[str, "the topic"]
+    partition: Annotated[int, "a partition with more than 4 times the median, and 1,000 records at least"]
+    count: Annotated[int, "its records in the batch"]
+    median: Annotated[float, "the median of the partitions of the topic in the batch"]
+    factor: Annotated[float | None, "how many times the median it has; null if most have none"]
+
+
 class InputForm(TypedDict):
     """An input of a batch. A log has `offsets`, a receiver `blocks`, a directory `files`; the other two lists are empty."""
 
@@ -177,6 +187,9 @@ class InputForm(TypedDict):
     figures: Annotated[list[FigureForm], "what was measured of the input, as of the batch"]
     limitedBy: Annotated[dict[str, Any] | None, "`reason`, and `records`: how many it has therefore; null if it has all"]
     offsets: Annotated[list[OffsetsForm], "the ranges of a log"]
+    skewed: Annotated[
+        list[SkewForm], "the partitions with far more records than the others of their topic, at most five, the longest first"
+    ]
     blocks: Annotated[list[str], "the blocks of a receiver"]
     files: Annotated[list[str], "the paths of a directory"]
     facts: Annotated[dict[str, Any], "what else the input reports, such as `metrics`"]

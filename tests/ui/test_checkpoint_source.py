@@ -117,6 +117,7 @@ def test_a_batch_has_its_ranges_and_the_records_that_it_left_out(store: MemoryFi
             "numSkipped": 1,
             "numLosses": 0,
             "numBytes": None,
+            "skewed": [],
             "figures": [],
             "limitedBy": None,
             "offsets": [{"topic": "log", "partition": 0, "fromOffset": 4, "untilOffset": 8, "count": 3}],

@@ -189,6 +189,7 @@ function input(i) {
     ),
     inputNotes(i),
     i.limitedBy ? limit(i.limitedBy) : null,
+    i.skewed && i.skewed.length ? skewed(i.skewed) : null,
     i.numRecordErrors ? recordErrors(i) : null,
     i.offsets.length ? offsets(i) : null,
     i.blocks.length ? listed("Received blocks", i.blocks) : null,
@@ -215,6 +216,15 @@ function inputNotes(i) {
     i.numLosses ? tag(counted(i.numLosses, "loss", "losses"), "bad") : null,
   ].filter((node) => node !== null);
   return tags.length ? el("p", { class: "tags" }, tags) : null;
+}
+
+/** The partitions with far more records than the others of their topic. @param {any[]} found */
+function skewed(found) {
+  const said = found.map(({ topic, partition, count: records, factor }) => {
+    const times = factor === null ? "most others of the topic have none" : `${factor} times the median of the topic`;
+    return `${topic}-${partition} has ${counted(records, "record")}, ${times}`;
+  });
+  return el("div", { class: "notice warn" }, el("strong", {}, "Skewed: "), el("span", { class: "long" }, said.join(" · ")));
 }
 
 /** Which records the errors policy has left out, and how to see them. @param {any} i */
