@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md quotes messages as the code has them, leaves no error and no warning out, and names commands that exist."""
+"""docs/messages.md quotes messages as the code has them, and leaves no error and no warning out. docs/troubleshooting.md is for people."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from kstream import errors
 from kstream.cli import main
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
+PAGE = (ROOT / "docs" / "messages.md").read_text()
+SYMPTOMS = (ROOT / "docs" / "troubleshooting.md").read_text()
 ROW = re.compile(r"^\| (`.+?) \| (.+?) \| ", re.MULTILINE)
 MESSAGES = [
-    (message, kinds.replace("`", "").split(", "))
-    for messages, kinds in ROW.findall(PAGE.partition("## By message")[2].partition("## By symptom")[0])
-    for message in re.findall(r"`([^`]+)`", messages)
+    (message, kinds.replace("`", "").split(", ")) for messages, kinds in ROW.findall(PAGE) for message in re.findall(r"`([^`]+)`", messages)
 ]
 """(message, the errors that have it or its level in the log) of each row."""
 PLACEHOLDER = re.compile(r"%[-+ 0#]*\d*(?:\.\d+)?[srdgf]")
@@ -118,6 +117,14 @@ def test_every_error_is_on_the_page(module: object) -> None:
     assert NOT_ON_THE_PAGE.keys() & shown == set()
 
 
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"`kstream ([a-z]+)", PAGE))))
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"`kstream ([a-z]+)", PAGE + SYMPTOMS))))
 def test_each_command_exists(command: str) -> None:
     assert command in main.list_commands(click.Context(main))
+
+
+def test_a_symptom_is_short_and_says_what_to_run_or_to_read() -> None:
+    symptoms = re.split(r"^#{2,3} ", SYMPTOMS, flags=re.MULTILINE)
+    found = [symptom for symptom in symptoms if symptom.partition("\n")[2].strip()][1:]
+    assert len(found) > 25
+    assert [symptom for symptom in found if len(symptom.split()) > 120] == []
+    assert [symptom for symptom in found if "\nkstream " not in symptom and ".md" not in symptom and "nothing to do" not in symptom] == []
