@@ -17,6 +17,8 @@ from confluent_kafka import Consumer, TopicPartition
 from integration.kafka_broker import Broker, running_pid
 from integration.kafka_node import BrokerError
 
+ADVICE = "(does it run, and may this user speak to it?)"
+
 
 def values(broker: Broker, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
@@ -107,6 +109,16 @@ def test_docker_asked_for_and_absent_or_without_the_image_is_one_line(host: str)
     assert ran.returncode == 1 and "1 error" in ran.stdout and len(said) == 1, ran.stdout
     assert "Traceback" not in ran.stdout
     assert ("does it run" if host else "no Kafka broker: Docker cannot run 127.0.0.1:9/no/kafka:0: ") in said[0]
+
+
+def test_without_docker_the_summary_says_what_was_not_tested() -> None:
+    test = Path(__file__).with_name("test_containers.py")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)], env={**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9"},
+        cwd=test.parent.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = [line for line in ran.stdout.splitlines() if line.startswith("NOT TESTED: ")]
+    assert ran.returncode == 0 and said == ["NOT TESTED: what runs in containers: no Docker daemon answers at tcp://127.0.0.1:9 " + ADVICE]
 
 
 def answers(address: str) -> bool:
