@@ -32,6 +32,7 @@ PULL_S, BUILD_S = 60, 420
 JRE = "local/jre17"
 """The base of what the script builds."""
 DEBIAN = "bookworm"
+_RUN = "/usr/local/bin/run"
 _LEFT_OUT = ("doc", "man", "locale")
 
 
@@ -62,7 +63,7 @@ def _by_script(name: str) -> Callable[[str], None]:
 
 def _packages(packages: Sequence[str], run: str = "") -> tuple[Callable[[], str], Callable[[str], None]]:
     """Debian with these packages, and with a script that it runs, if there is one: contents and build."""
-    return lambda: f"{DEBIAN} {packages} {run}", lambda tag: _debian(tag, packages, run)
+    return lambda: f"{DEBIAN} {packages} {run and _RUN + run}", lambda tag: _debian(tag, packages, run)
 
 
 _POSTGRES_RUN = """#!/bin/sh
@@ -185,10 +186,10 @@ def _debian(tag: str, packages: Sequence[str], run: str) -> None:
             found, "--quiet", "--variant=minbase", f"--include={','.join(packages)}",
             '--essential-hook=mkdir -p "$1/usr/share/man/man1" "$1/usr/share/man/man7"',
             *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _LEFT_OUT),
-            *([f'--customize-hook=cp {script} "$1/run"'] if run else []), DEBIAN, str(tar),
+            *([f'--customize-hook=cp {script} "$1{_RUN}"'] if run else []), DEBIAN, str(tar),
         ]  # fmt: skip
         _run(command, f"mmdebstrap for {tag}", environment_of(found))
-        changes = ["--change", 'ENTRYPOINT ["/run"]'] if run else []
+        changes = ["--change", f'ENTRYPOINT ["{_RUN}"]'] if run else []
         _run(["docker", "import", *changes, str(tar), tag], "docker import")
 
 
