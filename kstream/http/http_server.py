@@ -44,8 +44,8 @@ _App = Callable[[dict[str, Any], _StartResponse], Iterable[bytes]]
 
 
 def _root(host: str, port: int) -> str:
-    """Return the address of a server for others."""
-    name = socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
+    """Return the address of a server for others. On all addresses it has SPARK_PUBLIC_DNS, as Spark's UI, else the name of this machine."""
+    name = os.environ.get("SPARK_PUBLIC_DNS") or socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/".replace("%", "%25")  # before the zone of an address
 
 
@@ -90,7 +90,7 @@ class HttpServer:
         self.port: int = self._server.server_address[1]
         """The port on which it listens."""
         self.root = _root(host, self.port)
-        """The address of its root, for others. On all addresses it has the name of this machine."""
+        """The address of its root, for others."""
         self.url = self.root + site.entry
         """The address of what is shown first, without a token."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), name=site.thread, daemon=True)

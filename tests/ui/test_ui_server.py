@@ -292,6 +292,17 @@ def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSo
     assert server.url == f"http://{socket.gethostname()}:{server.port}/"
 
 
+def test_in_a_container_the_page_is_at_the_name_that_spark_is_to_tell_others(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_PUBLIC_DNS", "127.0.0.1")
+    server = UiServer("0.0.0.0", 0, source, "right")
+    server.stop()
+    assert server.url == f"http://127.0.0.1:{server.port}/"
+    monkeypatch.setenv("SPARK_PUBLIC_DNS", "driver.example.org")
+    server = UiServer("127.0.0.1", 0, source)
+    server.stop()
+    assert server.url == f"http://127.0.0.1:{server.port}/"
+
+
 def test_a_port_that_is_taken_and_one_that_is_none_name_the_setting(serve: Serve, source: FakeSource) -> None:
     with pytest.raises(PortTakenError, match=r"spark\.streaming\.kstream\.ui\.port"):
         page_server("127.0.0.1", serve().port, source)
