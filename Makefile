@@ -10,7 +10,7 @@ FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-integration check format docs dist jars bench chaos soak pictures clean
+.PHONY: help install demo compose-demo test test-fast test-integration check format docs dist jars bench chaos soak pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -23,6 +23,9 @@ $(STAMP): requirements.lock pyproject.toml scripts/install.sh
 
 demo: install ## an embedded broker, a stream of orders, a driver that is killed, and the proof that nothing was lost
 	@$(VENV)/bin/kstream demo
+
+compose-demo: ## the cluster of docker-compose.yml: a worker and the driver are killed, and each order is counted once; needs Docker only
+	@bash scripts/compose_demo.sh
 
 test: install ## the fast suite, then the integration suite against a real Kafka broker
 	@bash scripts/system-packages .cache/system

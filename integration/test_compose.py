@@ -1,8 +1,9 @@
-"""docker-compose.yml brought up; the images are those of --containers."""
+"""docker-compose.yml brought up. The images are those of --containers, and those that the variables of the file name."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -43,7 +44,7 @@ def ports(image: Callable[[str], str]) -> Iterator[tuple[int, int]]:
         return subprocess.run([*command, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 
     try:
-        up = compose("up", "-d")
+        up = compose("up", "-d", "kafka", "zookeeper")
         assert up.returncode == 0, up.stdout
         wait_until(lambda: "starting" not in (shown := compose("ps").stdout) and shown.count("(healthy)") == 2, "both are healthy")
         yield kafka, zookeeper
@@ -76,3 +77,24 @@ def test_what_is_brought_up_takes_and_gives_records_and_zookeeper_answers(ports:
     with socket.create_connection(("127.0.0.1", ports[1]), 10) as zookeeper:
         zookeeper.sendall(b"srvr")
         assert b"Mode: standalone" in b"".join(iter(lambda: zookeeper.recv(4096), b""))
+
+
+@pytest.mark.timeout(900)
+def test_a_cluster_that_loses_a_worker_and_its_driver_counts_each_order_once(image: Callable[[str], str]) -> None:
+    """The demo of the cluster: its last lines are the number of orders in Kafka, the number that is counted, and what the audit proves."""
+    names = ("KAFKA", "ZOOKEEPER", "SPARK_MASTER", "SPARK_UI", "PAGE", "METRICS", "PROMETHEUS")
+    ports = {f"{name}_PORT": str(port) for name, port in zip(names, free_ports(len(names)), strict=True)}
+    project = f"kstream-{uuid.uuid4().hex[:8]}"
+    environment = {
+        **os.environ, **ports, "COMPOSE_PROJECT_NAME": project, "KAFKA_IMAGE": image("kafka"), "ZOOKEEPER_IMAGE": image("zookeeper"), "KEEP": "",
+    }  # fmt: skip
+    ran = subprocess.run(["bash", "scripts/compose_demo.sh"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"the page is at http://127.0.0.1:{ports['PAGE_PORT']}/?token=" in ran.stdout
+    assert "SIGTERM reached the driver, which ended gracefully: exit code 0, no batch is pending" in ran.stdout
+    orders, counted = map(int, re.findall(r"(\d+) orders are in Kafka, and (\d+) are counted", ran.stdout)[0])
+    assert orders == counted > 0
+    left = subprocess.run(
+        ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project={project}"], capture_output=True, check=True
+    )
+    assert left.stdout == b""

@@ -1,42 +1,48 @@
 #!/usr/bin/env bash
 # Builds the images that `pytest integration --containers` and docker-compose.yml use, for machines that cannot pull them:
 #
-#     scripts/build_kafka_image.sh [kafka] [zookeeper]       (both, if none is named; the Docker daemon must run)
+#     scripts/build_images.sh [kafka] [zookeeper] [kstream] [prometheus]       (all, if none is named; the Docker daemon must run)
 #
 # local/kafka:4.3.1      from the jars of `make jars`; takes its settings as apache/kafka does (the same class reads them)
 # local/zookeeper:3.9    from the jars inside pyspark
+# kstream-spark          docker/Dockerfile, from wheels that pip of this machine fetches into .cache/wheels
+# local/prometheus       from the programs that scripts/system-packages brings
 #
-# The base, local/jre17, is BASE_IMAGE if that can be pulled, else a Debian of the JRE and little more (needs mmdebstrap, and root or
-# user namespaces). DOCKER names another client than `docker`.
+# The bases, local/jre17 and local/python3.11-jre17, are BASE_IMAGE and PYTHON_IMAGE if those can be pulled, else a Debian of the JRE, or of the JRE and
+# Python, and little more (needs mmdebstrap, and root or user namespaces). DOCKER names another client than `docker`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 DOCKER=${DOCKER:-docker}
 PYTHON=${PYTHON:-.venv/bin/python}
 BASE_IMAGE=${BASE_IMAGE:-eclipse-temurin:17-jre}
+PYTHON_IMAGE=${PYTHON_IMAGE:-python:3.11-slim-bookworm}
 JRE=local/jre17
+PYTHON_BASE=local/python3.11-jre17
 export DOCKER_BUILDKIT=0 # the older builder needs no plugin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 fail() {
-    echo "build_kafka_image: $1" >&2
+    echo "build_images: $1" >&2
     exit 1
 }
 
+# base IMAGE PUBLIC PACKAGES: the public image under a name of ours, or a Debian with these packages
 base() {
-    "$DOCKER" image inspect "$JRE" > /dev/null 2>&1 && return
-    if timeout 300 "$DOCKER" pull -q "$BASE_IMAGE" > /dev/null 2>&1; then
-        "$DOCKER" tag "$BASE_IMAGE" "$JRE"
+    "$DOCKER" image inspect "$1" > /dev/null 2>&1 && return
+    if timeout 300 "$DOCKER" pull -q "$2" > /dev/null 2>&1; then
+        "$DOCKER" tag "$2" "$1"
         return
     fi
-    command -v mmdebstrap > /dev/null || fail "$BASE_IMAGE cannot be pulled, and mmdebstrap, which could make a base, is not installed"
-    echo "$BASE_IMAGE cannot be pulled: making a Debian with a JRE, which takes a minute or two"
+    command -v mmdebstrap > /dev/null || fail "$2 cannot be pulled, and mmdebstrap, which could make a base, is not installed"
+    echo "$2 cannot be pulled: making a Debian with $3, which takes a minute or two"
     # The JRE's set-up wants a man page folder; documentation is left out, it is half of a small image.
-    mmdebstrap --quiet --variant=minbase --include=openjdk-17-jre-headless --essential-hook='mkdir -p "$1/usr/share/man/man1"' \
+    mmdebstrap --quiet --variant=minbase --include="$3" --essential-hook='mkdir -p "$1/usr/share/man/man1"' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$work/base.tar" > "$work/log" 2>&1 \
         || { cat "$work/log" >&2; fail "mmdebstrap could not make the base"; }
-    "$DOCKER" import "$work/base.tar" "$JRE" > /dev/null
+    "$DOCKER" import "$work/base.tar" "$1" > /dev/null
+    rm "$work/base.tar"
 }
 
 # build NAME: an image from what lies in $work/context
@@ -58,6 +64,7 @@ DOCKERFILE
 
 kafka() {
     local jars
+    base "$JRE" "$BASE_IMAGE" openjdk-17-jre-headless
     jars=$("$PYTHON" -m integration.kafka_jars)
     mkdir -p "$work/context/jars"
     cp "$jars"/*.jar "$work/context/jars"
@@ -78,6 +85,7 @@ RUN
 
 zookeeper() {
     local jars
+    base "$JRE" "$BASE_IMAGE" openjdk-17-jre-headless
     jars=$("$PYTHON" -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / "jars")')
     mkdir -p "$work/context/jars"
     for name in zookeeper slf4j-api log4j-slf4j2-impl log4j-api log4j-core netty metrics-core snappy-java commons-io; do
@@ -95,13 +103,48 @@ RUN
     build local/zookeeper:3.9
 }
 
+kstream() {
+    local wheels=.cache/wheels
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || fail "PYTHON must be a Python 3.11, as in the image: its wheels are fetched"
+    base "$PYTHON_BASE" "$PYTHON_IMAGE" openjdk-17-jre-headless,python3,python3-venv
+    mkdir -p "$wheels" "$work/context/wheels"
+    echo "fetching the wheels of requirements.lock into $wheels"
+    "$PYTHON" -m pip wheel --quiet --disable-pip-version-check --find-links "$wheels" --wheel-dir "$work/context/wheels" -c requirements.lock \
+        '.[spark,s3,schema-registry,zookeeper,tls]' hatchling editables > "$work/log" 2>&1 \
+        || { cat "$work/log" >&2; fail "the wheels cannot be fetched"; }
+    rm -f "$work"/context/wheels/kstream_spark-*
+    cp -u "$work"/context/wheels/*.whl "$wheels"
+    cp -r connectors docker kstream LICENSE README.md pyproject.toml requirements.lock .dockerignore "$work/context"
+    "$DOCKER" build -q -f "$work/context/docker/Dockerfile" --build-arg PYTHON_IMAGE="$PYTHON_BASE" -t kstream-spark "$work/context" > /dev/null
+    "$DOCKER" image inspect -f "kstream-spark: {{.Size}} bytes" kstream-spark
+    rm -rf "$work/context"
+}
+
+prometheus() {
+    local programs
+    base "$JRE" "$BASE_IMAGE" openjdk-17-jre-headless
+    bash scripts/system-packages .cache/system
+    programs=$(PATH=$PATH:$PWD/.cache/system/usr/bin type -P prometheus) || fail "there is no prometheus"
+    mkdir -p "$work/context"
+    cp -L "$programs" "$(dirname "$programs")/promtool" "$work/context"
+    cat > "$work/context/Dockerfile" <<DOCKERFILE
+FROM $JRE
+COPY prometheus promtool /bin/
+RUN mkdir -p /prometheus && chown 65534 /prometheus
+USER 65534
+ENTRYPOINT ["/bin/prometheus"]
+DOCKERFILE
+    "$DOCKER" build -q -t local/prometheus "$work/context" > /dev/null
+    "$DOCKER" image inspect -f "local/prometheus: {{.Size}} bytes" local/prometheus
+    rm -rf "$work/context"
+}
+
 "$DOCKER" version > /dev/null 2>&1 || fail "no Docker daemon answers $DOCKER"
-base
-for image in "${@:-kafka zookeeper}"; do
+for image in "${@:-kafka zookeeper kstream prometheus}"; do
     for name in $image; do
         case $name in
-            kafka | zookeeper) "$name" ;;
-            *) fail "there is no image $name: kafka or zookeeper" ;;
+            kafka | zookeeper | kstream | prometheus) "$name" ;;
+            *) fail "there is no image $name: kafka, zookeeper, kstream or prometheus" ;;
         esac
     done
 done
