@@ -55,7 +55,7 @@ counted() { # how many the job has counted: the sum of what it has written in co
 # Waits until as many orders are counted as there are now: so batches have run since.
 wait_for_all_of_now() {
     local now
-    now=$(orders)
+    now=$(orders) || fail "the orders cannot be read"
     wait_until "$now orders are counted" counted_at_least "$now"
 }
 
@@ -90,7 +90,7 @@ say "the other worker has gone on: $(counted) orders are counted"
 quietly start spark-worker-1
 
 quietly kill job
-before=$(counted)
+before=$(counted) || fail "the counts cannot be read"
 say "the driver is killed by SIGKILL, with $before orders counted; orders come in while it is away"
 quietly start job
 wait_for_all_of_now
@@ -109,10 +109,10 @@ say "the third driver has gone on: $(counted) orders are counted"
 feed=$(compose ps -q feed)
 quietly stop -t 20 feed
 say "the stream of orders ends: $(docker logs "$feed" 2>&1 | grep -o '[0-9,]* records acknowledged.*' | tail -1)"
-total=$(orders)
+total=$(orders) || fail "the orders cannot be read"
 wait_until "all $total orders are counted" counted_at_least "$total"
 quietly stop -t 60 job
-found=$(counted)
+found=$(counted) || fail "the counts cannot be read"
 [ "$found" = "$total" ] || fail "$total orders are in Kafka, and $found are counted"
 say "$total orders are in Kafka, and $found are counted. kstream audit proves it from Kafka alone:"
 kstream audit counts --bootstrap kafka:19092 || fail "kstream audit does not prove it"
