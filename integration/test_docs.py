@@ -24,6 +24,7 @@ WITHOUT_CODE = (
     "concepts.md",
     "contributing.md",
     "glossary.md",
+    "kubernetes.md",
     "messages.md",
     "night.md",
     "schema-registry.md",
