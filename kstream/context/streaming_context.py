@@ -38,6 +38,7 @@ from kstream.public_call import public_call, refused
 from kstream.scheduler.job_generator import run_each
 from kstream.spark.checkpoint_store import CheckpointDirectory, make_checkpoint_directory
 from kstream.spark.executors import known_executor_count
+from kstream.spark.platforms import check_platform
 from kstream.spark.shutdown import ShutdownHook
 from kstream.spark.spark_context import make_spark_context
 from kstream.spark.state_rdds import SparkStateRDDs
@@ -75,7 +76,7 @@ class StreamingContext(StreamFactories):
 
     Raises:
         ConfigurationError: the batch interval is missing or not above zero, `jssc` is given, a setting cannot be
-            read, or one is switched on that kstream does not have.
+            read, or one is switched on that kstream does not have. Or Spark is reached by Spark Connect, which has no RDDs.
         TypeError: the batch interval is neither a number nor a Duration.
         JavaNotFoundError: there is no Java to make a SparkContext on.
     """
@@ -94,6 +95,7 @@ class StreamingContext(StreamFactories):
         *,
         clock: Clock | None = None,
     ) -> None:
+        check_platform(sparkContext)
         duration = _batch_duration(batchDuration, jssc)
         if isinstance(sparkContext, SparkConf):
             check_settings(dict(sparkContext.getAll()))  # before Spark starts, which takes seconds
