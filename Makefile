@@ -10,7 +10,7 @@ FAST := -n 2 --dist loadfile
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo compose-demo test test-fast test-integration check format docs dist jars bench chaos soak pictures clean
+.PHONY: help install demo compose-demo test test-fast test-integration matrix check format docs dist jars bench chaos soak pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -38,6 +38,9 @@ test-fast: install ## no broker, no sleep
 test-integration: install ## real things; the broker's jars are fetched once into .cache/
 	@bash scripts/system-packages .cache/system
 	@$(PY) -m pytest integration $(BESIDE)
+
+matrix: install ## real jobs on each pyspark and each Python (by uv), from the wheel and the sdist; writes the table of docs/compatibility.md
+	@$(PY) -m integration.matrix
 
 check: install ## ruff, pyright, import-linter
 	@$(VENV)/bin/ruff check .
