@@ -46,7 +46,7 @@ def connector_parts_of(version: str) -> tuple[Path, list[Path]]:
     """(Python, jars) of that version, fetched now if they are not there; PartsMissingError if that fails."""
     try:
         jars = _jars(version)
-        return (Path(sys.executable) if version == pyspark.__version__ else _python_with_pyspark(version)), jars
+        return (Path(sys.executable) if version == pyspark.__version__ else python_with_pyspark(version)), jars
     except (OSError, subprocess.SubprocessError) as e:
         text = f"the JVM connector {version} could not be fetched ({_reason(e)}): is Maven Central reachable?"
         raise PartsMissingError(text) from None
@@ -70,7 +70,7 @@ def _jars(version: str) -> list[Path]:
     return sorted(jar for jar in folder.glob("*.jar") if "hadoop-client" not in jar.name)  # pyspark has Hadoop
 
 
-def _python_with_pyspark(version: str) -> Path:
+def python_with_pyspark(version: str) -> Path:
     """The Python of a virtual environment with this pyspark, by uv where it is, else by venv and pip. It has what mapInArrow needs, too."""
     packages = [f"pyspark=={version}", "pyarrow", "pandas<3"]
     folder = CACHE / f"pyspark-{version}"
