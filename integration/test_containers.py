@@ -12,8 +12,30 @@ from pathlib import Path
 
 import pytest
 
+from integration.postgres_server import Postgres
+
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]  # images may have to be built
 PATIENCE_S = 90
+
+
+def test_postgresql_zookeeper_and_s3_come_up_in_containers_and_take_and_give(image: Callable[[str], str], tmp_path: Path) -> None:
+    """The rest of what --containers runs; with it the whole suite uses them."""
+    import psycopg
+
+    from integration.containers.servers import postgres_container, s3_container, zookeeper_container
+
+    with postgres_container(image("postgres")) as postgres:
+        assert isinstance(postgres, Postgres)
+        with psycopg.connect(postgres.url) as db:
+            assert db.execute("SELECT 1 + 1").fetchone() == (2,)
+    with zookeeper_container(image("zookeeper"), tmp_path) as zookeeper:
+        zookeeper.kill9()
+        zookeeper.start()
+    with s3_container(image("spark")) as s3:
+        s3.go_away()
+        s3.come_back()
+        assert s3.take() != []
+
 
 RUN = """
 import sys
