@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,7 @@ class Doomed(Night):
         away: Any = SimpleNamespace(bootstrap="127.0.0.1:9", create_topic=lambda *_: None)
         super().__init__(directory, away, str(directory), SHORT)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         self.log.touch()
         return subprocess.Popen([sys.executable, "-c", ""])
 

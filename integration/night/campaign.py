@@ -10,18 +10,18 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
 
+from integration import kstream_run
 from integration.kafka_broker import KafkaBroker
 from integration.masters import IN_PROCESS, Master
 from integration.night.database import Database
@@ -30,7 +30,6 @@ from kstream.checkpoint import read_log
 from kstream.checkpoint.history import read_ledger
 from kstream.storage import open_store
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TOPIC = "orders"
 KEYS = ("apples", "pears", "plums", "quinces")
 PARTITIONS = 2
@@ -142,7 +141,7 @@ class Night(ABC):
     def __init__(self, directory: Path, broker: KafkaBroker, checkpoint: str, durations: Durations, master: Master = IN_PROCESS) -> None:
         self._directory, self._broker, self._checkpoint, self._durations = directory, broker, checkpoint, durations
         self._master = master
-        self.log = directory / "night.log"
+        self.log = directory / "log"
         self._database = Database(directory / "database.sqlite")
         self._patience = 300
         self.told: Callable[[str], None] = lambda _line: None
@@ -164,24 +163,22 @@ class Night(ABC):
         return {}
 
     def run(self) -> Verdict:
-        """Has the night. Call from the main thread, with which Kafka's nodes end."""
+        """Has the night. Call from the thread that has started the broker: Kafka's nodes end with the thread that starts them."""
         self._broker.create_topic(TOPIC, PARTITIONS)
         self._database.start()
-        process = self._start()
         try:
-            with Feed(self._broker.bootstrap) as self._feed:
-                self._settle("a quiet evening", process)
-                for name, trouble in self._troubles(process).items():
-                    self.told(f"{name} …")
-                    trouble()
-                    self._settle(name, process)
-                produced = self._feed.finish()
-            self._wait(lambda: len(self._counted()) >= produced, "the last records", process)
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(self._patience)
+            with self._running() as process:
+                with Feed(self._broker.bootstrap) as self._feed:
+                    self._settle("a quiet evening", process)
+                    for name, trouble in self._troubles(process).items():
+                        self.told(f"{name} …")
+                        trouble()
+                        self._settle(name, process)
+                    produced = self._feed.finish()
+                self._wait(lambda: len(self._counted()) >= produced, "the last records", process)
+                process.send_signal(signal.SIGTERM)
+                code = process.wait(self._patience)
         finally:
-            process.kill()
-            process.wait()
             self._database.kill()
         return self._verdict(produced, code)
 
@@ -196,9 +193,9 @@ class Night(ABC):
     def _broker_frozen(self) -> None:
         freeze(self._broker.pid, self._durations.broker_frozen)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """`kstream run` for the length of a with block."""
         environment = {
-            **os.environ,
             **self._environment(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             **self._master.environment,
@@ -207,11 +204,8 @@ class Night(ABC):
             "NIGHT_BROKERS": self._broker.bootstrap,
             "NIGHT_TOPIC": TOPIC,
             "NIGHT_INTERVAL": str(INTERVAL_S),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "connectors"), os.environ.get("PYTHONPATH", "")]),
         }
-        command = [sys.executable, "-m", "kstream.cli", "run", f"integration.night.job:{self.job}", "--checkpoint", self._checkpoint]
-        with open(self.log, "wb") as log:
-            return subprocess.Popen(command, cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return kstream_run.running(self._directory, f"integration.night.job:{self.job}", "--checkpoint", self._checkpoint, **environment)
 
     def _settle(self, name: str, process: subprocess.Popen[bytes]) -> None:
         """Returns when all that Kafka has acknowledged up to now is in the database, and some quiet time has passed."""
