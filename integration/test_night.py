@@ -8,7 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,20 +59,30 @@ def test_one_restart_too_few_is_told_as_what_it_is() -> None:
     assert verdict.breaches() == ["restarts: 1, where a driver and a JVM were killed"]
 
 
+def direct_night(directory: Path) -> Verdict:
+    with running_broker(directory / "broker", BROKER) as broker, running_s3() as s3:
+        return DirectNight(directory, broker, s3, SHORT).run()
+
+
+def receiver_night(directory: Path) -> Verdict:
+    with running_broker(directory / "broker", BROKER) as broker, running_zookeeper(directory / "zookeeper") as zookeeper:
+        return ReceiverNight(directory, broker, zookeeper, SHORT).run()
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Future[Verdict]]]:
+    """One night of each kind, both at once: they wait most of the time. Each has a thread, with which its servers end."""
+    with ThreadPoolExecutor(2) as threads:
+        yield {have.__name__: threads.submit(have, tmp_path_factory.mktemp(have.__name__)) for have in (direct_night, receiver_night)}
+
+
 @pytest.mark.timeout(900)
-def test_after_a_night_of_outages_and_kills_every_record_is_counted_once_and_the_log_is_short(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "broker", BROKER) as broker, running_s3() as s3:
-        verdict = DirectNight(tmp_path, broker, s3, SHORT).run()
+@pytest.mark.parametrize("night", ["direct_night", "receiver_night"])
+def test_after_a_night_of_outages_and_kills_every_record_is_counted_once_and_the_log_is_short(
+    night: str, nights: Mapping[str, Future[Verdict]]
+) -> None:
+    """And the offsets of a receiver in ZooKeeper are the ends of the log."""
+    verdict = nights[night].result()
     print(verdict)
-    assert verdict.breaches() == []
-    assert verdict.restarts == 2, "only the killed driver and the killed JVM cost a restart"
-
-
-@pytest.mark.timeout(900)
-def test_after_a_night_of_a_receiver_no_record_is_lost_and_its_offsets_are_the_ends_of_the_log(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "broker", BROKER) as broker, running_zookeeper(tmp_path / "zookeeper") as zookeeper:
-        night = ReceiverNight(tmp_path, broker, zookeeper, SHORT)
-        verdict = night.run()
-        print(verdict, night.came_again())
     assert verdict.breaches() == []
     assert verdict.restarts == 2, "only the killed driver and the killed JVM cost a restart"
