@@ -4,6 +4,7 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
 
     spark_context       makes a SparkContext, and pickles functions of the user
     submit_args         the options of spark-submit for the JVM of this process, and its progress bar
+    platforms           what runs on managed platforms, and the refusal of Spark Connect
     workers_python      the Python that the workers run
     executor_check      asks the executors before the first batch whether they can run the tasks of a job
     executor_questions  what `kstream doctor` asks each of them about checkpoint and brokers

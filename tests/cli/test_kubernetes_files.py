@@ -22,7 +22,7 @@ from kstream.context.settings import STOP_GRACEFULLY_ON_SHUTDOWN
 from kstream.context.settings_table import check_settings
 from kstream.metrics.settings import METRICS_PORT
 from kstream.spark.submit_args import SUBMIT_ARGS, given_names
-from tests.cli.test_deployment_files import FINAL_FAILURES, FOLDER, parsed
+from tests.cli.deployment_files import FINAL_FAILURES, FOLDER, parsed
 
 OURS = FOLDER / "kubernetes"
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "kubernetes_fields.json").read_text())
