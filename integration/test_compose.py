@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from integration.conftest import NOT_TESTED
+from integration.containers.images import here
 from integration.kafka_node import free_ports
 
 pytestmark = pytest.mark.docker
@@ -85,9 +87,13 @@ def test_a_cluster_that_loses_a_worker_and_its_driver_counts_each_order_once(ima
     names = ("KAFKA", "ZOOKEEPER", "SPARK_MASTER", "SPARK_UI", "PAGE", "METRICS", "PROMETHEUS")
     ports = {f"{name}_PORT": str(port) for name, port in zip(names, free_ports(len(names)), strict=True)}
     project = f"kstream-{uuid.uuid4().hex[:8]}"
-    environment = {
-        **os.environ, **ports, "COMPOSE_PROJECT_NAME": project, "KAFKA_IMAGE": image("kafka"), "ZOOKEEPER_IMAGE": image("zookeeper"), "KEEP": "",
-    }  # fmt: skip
+    images = {
+        "KAFKA_IMAGE": image("kafka"),
+        "ZOOKEEPER_IMAGE": image("zookeeper"),
+        "KSTREAM_IMAGE": of_the_demo("KSTREAM_IMAGE", "kstream-spark"),
+        "PROMETHEUS_IMAGE": of_the_demo("PROMETHEUS_IMAGE", "local/prometheus"),
+    }
+    environment = {**os.environ, **ports, **images, "COMPOSE_PROJECT_NAME": project, "KEEP": ""}
     ran = subprocess.run(["bash", "scripts/compose_demo.sh"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"the page is at http://127.0.0.1:{ports['PAGE_PORT']}/?token=" in ran.stdout
@@ -98,3 +104,11 @@ def test_a_cluster_that_loses_a_worker_and_its_driver_counts_each_order_once(ima
         ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project={project}"], capture_output=True, check=True
     )
     assert left.stdout == b""
+
+
+def of_the_demo(variable: str, built: str) -> str:
+    """The image that the variable names, else the one of scripts/build_images.sh. That takes minutes to build, so no test does it."""
+    name = os.environ.get(variable, built)
+    if not here(name):
+        pytest.skip(f"{NOT_TESTED}make compose-demo, as there is no image {name}; see scripts/build_images.sh")
+    return name

@@ -5,7 +5,7 @@
 #
 # local/kafka:4.3.1      from the jars of `make jars`; takes its settings as apache/kafka does (the same class reads them)
 # local/zookeeper:3.9    from the jars inside pyspark
-# kstream-spark          docker/Dockerfile, from wheels that pip of this machine fetches into .cache/wheels
+# kstream-spark          compose/Dockerfile, from wheels that pip of this machine fetches into .cache/wheels
 # local/prometheus       from the programs that scripts/system-packages brings
 #
 # The bases, local/jre17 and local/python3.11-jre17, are BASE_IMAGE and PYTHON_IMAGE if those can be pulled, else a Debian of the JRE, or of the JRE and
@@ -114,8 +114,8 @@ kstream() {
         || { cat "$work/log" >&2; fail "the wheels cannot be fetched"; }
     rm -f "$work"/context/wheels/kstream_spark-*
     cp -u "$work"/context/wheels/*.whl "$wheels"
-    cp -r connectors docker kstream LICENSE README.md pyproject.toml requirements.lock .dockerignore "$work/context"
-    "$DOCKER" build -q -f "$work/context/docker/Dockerfile" --build-arg PYTHON_IMAGE="$PYTHON_BASE" -t kstream-spark "$work/context" > /dev/null
+    cp -r compose connectors kstream LICENSE README.md pyproject.toml requirements.lock .dockerignore "$work/context"
+    "$DOCKER" build -q -f "$work/context/compose/Dockerfile" --build-arg PYTHON_IMAGE="$PYTHON_BASE" -t kstream-spark "$work/context" > /dev/null
     "$DOCKER" image inspect -f "kstream-spark: {{.Size}} bytes" kstream-spark
     rm -rf "$work/context"
 }

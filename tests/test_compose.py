@@ -40,7 +40,7 @@ def test_the_script_builds_the_images_that_the_file_names() -> None:
         assert image in TEXT
     assert "-t kstream-spark " in SCRIPT
     base = "python:3.11-slim-bookworm"
-    assert base in TEXT and base in SCRIPT and base in (ROOT / "docker" / "Dockerfile").read_text()
+    assert base in TEXT and base in SCRIPT and base in (ROOT / "compose" / "Dockerfile").read_text()
 
 
 def test_each_service_that_stays_has_a_health_check_but_the_stream_of_orders() -> None:
@@ -65,7 +65,7 @@ def test_no_secret_is_in_the_file() -> None:
 
 
 def test_prometheus_scrapes_the_job_and_has_the_alerts_of_the_docs() -> None:
-    config = yaml.safe_load((ROOT / "docker" / "prometheus.yaml").read_text())
+    config = yaml.safe_load((ROOT / "compose" / "prometheus.yaml").read_text())
     (scrape,) = config["scrape_configs"]
     assert "kstream" in scrape["job_name"] and scrape["static_configs"] == [{"targets": ["job:9404"]}]
     assert config["rule_files"] == ["rules.yaml"]

@@ -294,11 +294,11 @@ def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSo
 
 def test_in_a_container_the_page_is_at_the_name_that_spark_is_to_tell_others(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_PUBLIC_DNS", "127.0.0.1")
-    server = UiServer("0.0.0.0", 0, source, "right")
+    server = page_server("0.0.0.0", 0, source, "right")
     server.stop()
     assert server.url == f"http://127.0.0.1:{server.port}/"
     monkeypatch.setenv("SPARK_PUBLIC_DNS", "driver.example.org")
-    server = UiServer("127.0.0.1", 0, source)
+    server = page_server("127.0.0.1", 0, source)
     server.stop()
     assert server.url == f"http://127.0.0.1:{server.port}/"
 
