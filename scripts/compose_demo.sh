@@ -49,7 +49,7 @@ orders() { # how many there are in Kafka
 }
 
 counted() { # how many the job has counted: the sum of what it has written in committed transactions
-    kstream tail counts --bootstrap kafka:19092 --until-end 2> /dev/null | awk '{sum += $1} END {print sum + 0}'
+    kstream tail counts --bootstrap kafka:19092 --param isolation.level=read_committed --until-end 2> /dev/null | awk '{sum += $1} END {print sum + 0}'
 }
 
 # Waits until as many orders are counted as there are now: so batches have run since.

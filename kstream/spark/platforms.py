@@ -33,7 +33,7 @@ PLATFORMS = (
     Platform("any client of a Spark Connect server", RUNS_NOT, NO_RDDS),
     Platform("Databricks serverless; Databricks clusters in standard access mode", RUNS_NOT, NO_RDDS),
     Platform("Databricks clusters in dedicated access mode", UNTESTED, f"{_NEEDS}. Install kstream as a library of the cluster"),
-    Platform("Amazon EMR on EC2", UNTESTED, "is YARN: spark-submit in client mode, or `kstream run --master yarn` on the primary node"),
+    Platform("Amazon EMR clusters", UNTESTED, "is YARN: spark-submit in client mode, or `kstream run --master yarn` on the primary node"),
     Platform("Amazon EMR on EKS", UNTESTED, "is spark-submit in cluster mode on Kubernetes: see [kubernetes.md](kubernetes.md)"),
     Platform(
         "Amazon EMR Serverless", UNTESTED, "is spark-submit in cluster mode: the service starts a failed streaming job again, or does not"

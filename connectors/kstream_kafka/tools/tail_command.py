@@ -66,6 +66,8 @@ def tail_command(
     Characters that a terminal may obey are printed as escapes; JSON is exact. New partitions are read from their beginning. While no
     broker answers, the command says so and waits. The brokers are those of a stream of --checkpoint, or of --bootstrap.
 
+    Records of transactions that did not commit are shown, too. With --param isolation.level=read_committed they are left out.
+
     The exit code is 3 if the topic cannot be read.
     """
     with clear_errors(code=ReadingCode.UNREADABLE), _ended_by_ctrl_c():
