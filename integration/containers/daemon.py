@@ -17,13 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from integration.kafka_jars import CACHE
 from integration.kafka_node import die_with_parent
 from integration.system_programs import environment_of, program, search_path
 
 HOST = "DOCKER_HOST"
-STATE = CACHE / "docker"
-"""Of the daemon that is started here: its images stay from run to run."""
+STATE = Path("/var/cache/kstream/docker")
+"""Of the daemon that is started here: its images stay from run to run, of any checkout."""
 RUN = Path("/run") / f"kstream-docker-{hashlib.sha256(str(STATE.absolute()).encode()).hexdigest()[:8]}"
 """Its socket: the path of one must be short."""
 START_S, END_S = 60, 60
