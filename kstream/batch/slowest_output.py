@@ -18,6 +18,8 @@ class SlowestOutput:
         """Return the sentence with its share of the processing time, such as `foreachRDD at job.py:41 took 7.9 of 8.2 s`."""
         if processing_ms < 1000:
             return f"{self.name} took {self.ms} of {processing_ms} ms"
+        if self.ms < 1000:
+            return f"{self.name} took {self.ms} ms of {processing_ms / 1000:.1f} s"
         return f"{self.name} took {self.ms / 1000:.1f} of {processing_ms / 1000:.1f} s"
 
 

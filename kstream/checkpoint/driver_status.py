@@ -286,7 +286,7 @@ def _batch_of(b: Mapping[str, Any]) -> BatchFigures:
         b["failed"],
         b.get("record_errors", 0),
         b.get("figures", {}),
-        SlowestOutput(*b["slowest"]) if "slowest" in b else None,
+        SlowestOutput(*b["slowest"][:2]) if "slowest" in b else None,
     )
 
 

@@ -132,7 +132,7 @@ def figures_of(fields: Mapping[str, Json], time: Time) -> OutcomeFigures:
     stored = fields.get("figures", {})
     outputs = [
         OutputOperationInfo(time, number, name, name, moment(start), moment(start + duration), None, None, OutputFigures.from_keys(values))
-        for number, name, start, duration, values in stored.get("outputs", ())
+        for number, name, start, duration, values, *_ in stored.get("outputs", ())
     ]
     return OutcomeFigures(StateFigures.from_keys(stored.get("state", {})), tuple(outputs))
 

@@ -36,7 +36,9 @@ PLATFORMS = (
     Platform("Amazon EMR clusters", UNTESTED, "is YARN: spark-submit in client mode, or `kstream run --master yarn` on the primary node"),
     Platform("Amazon EMR on EKS", UNTESTED, "is spark-submit in cluster mode on Kubernetes: see [kubernetes.md](kubernetes.md)"),
     Platform(
-        "Amazon EMR Serverless", UNTESTED, "is spark-submit in cluster mode: the service starts a failed streaming job again, or does not"
+        "Amazon EMR Serverless",
+        UNTESTED,
+        "is spark-submit in cluster mode. Whether the service starts a failed job again is a setting of the job",
     ),
     Platform("AWS Glue", UNTESTED, f"{_NEEDS}. Spark 3.5 needs Glue 5"),
     Platform("Google Dataproc clusters", UNTESTED, "is YARN: as on EMR"),

@@ -216,9 +216,13 @@ class DriverSource:
         return detail_form(form, info, self._operations(moment.operations(batch_time_ms)), job.error_policies)
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
-        """Return the output operations of a batch; None if its facts are not known, or no longer. Asks Spark for their jobs."""
-        moment = _Moment(self._snapshot())
-        return self._operations(moment.operations(batch_time_ms)) if moment.has_facts(batch_time_ms) else None
+        """Return the output operations of a batch; None if neither this driver nor its checkpoint knows them. Blocks as `batch`."""
+        job = self._snapshot()
+        moment = _Moment(job)
+        if moment.has_facts(batch_time_ms):
+            return self._operations(moment.operations(batch_time_ms))
+        stored = self._stored.detail_form(Time(batch_time_ms), job.status.interval, None)
+        return None if stored is None else stored["operations"]
 
     def _operations(self, operations: Mapping[int, OutputOperationInfo]) -> list[OperationForm]:
         """Return the forms of output operations, with their Spark jobs."""

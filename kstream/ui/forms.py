@@ -164,7 +164,7 @@ class SkewForm(TypedDict):
 
     topic: Annotated[str, "the topic"]
     partition: Annotated[int, "a partition with more than 4 times the median, and 1,000 records at least"]
-    count: Annotated[int, "its records in the batch"]
+    count: Annotated[int, "its records in the batch, if counted; else its offsets"]
     median: Annotated[float, "the median of the partitions of the topic in the batch"]
     factor: Annotated[float | None, "how many times the median it has; null if most have none"]
 
@@ -226,7 +226,9 @@ class BatchDetailForm(BatchForm):
 
     inputs: Annotated[list[InputForm], "its inputs, by id"]
     skipped: Annotated[list[SkippedForm], "the records that it has left out"]
-    operations: Annotated[list[OperationForm], "its output operations, in the order of the graph"]
+    operations: Annotated[
+        list[OperationForm], "its output operations, in the order of the graph; of a batch from the checkpoint only those that have figures"
+    ]
 
 
 class ReceiverForm(TypedDict):

@@ -124,7 +124,7 @@ def _input_of(batch: KnownBatch, number: int) -> StreamInputInfo:
 
 
 def _failed_operation(batch: KnownBatch, error: LastError | None) -> dict[int, OutputOperationInfo]:
-    """Return the output operation in which a batch has failed, if it is that of the driver's last error. Others are not stored."""
+    """Return the output operation in which a batch has failed, if it is that of the driver's last error."""
     if error is None or error.operation is None or error.batch != batch.plan.time or batch.outcome not in _HAS_FAILED:
         return {}
     digits, _, name = error.operation.partition(", ")

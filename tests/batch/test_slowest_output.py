@@ -37,4 +37,5 @@ def test_an_output_of_an_earlier_try_has_no_share_in_the_processing_time_of_the_
 def test_a_person_reads_seconds_and_below_one_second_milliseconds() -> None:
     slowest = SlowestOutput("foreachRDD at job.py:41", 790)
     assert slowest.text(820) == "foreachRDD at job.py:41 took 790 of 820 ms"
-    assert slowest.text(8200) == "foreachRDD at job.py:41 took 0.8 of 8.2 s"
+    assert slowest.text(8200) == "foreachRDD at job.py:41 took 790 ms of 8.2 s"
+    assert replace(slowest, ms=7900).text(8200) == "foreachRDD at job.py:41 took 7.9 of 8.2 s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from kstream.checkpoint.driver_status import (
     StreamLag,
     drop_statuses_before,
     read_status,
+    status_of,
     write_status,
 )
 from kstream.errors import CorruptRecordError
@@ -91,6 +93,9 @@ def test_the_slowest_output_of_a_batch_is_stored_if_it_is_known() -> None:
     write_status(files, slow)
     assert b'"scheduling_delay":2,"slowest":["foreachRDD at job.py:41",7900],"time":1000' in files.read("status/000003")
     assert read_status(files) == slow
+    newer = files.read("status/000003").replace(b'41",7900]', b'41",7900,"more"]')
+    fields = {key: value for key, value in json.loads(newer).items() if key not in ("checksum", "kind", "version")}
+    assert status_of(fields) == slow, "a newer kstream may store more of it"
 
 
 def test_a_supervisor_is_stored_only_if_there_is_one() -> None:

@@ -255,10 +255,11 @@ def test_the_bytes_of_a_completion_with_the_figures_of_states_and_outputs(store:
 
 
 def test_a_figure_that_a_newer_kstream_has_declared_is_left_out(store: MemoryFileStore) -> None:
-    fields = {"time": 2000, "at": 2345, "epoch": 3, "figures": {"state": {"writtenBytes": 4096, "keys": 7}}}
-    store.create("done/000000000002000-000002", format.encode("done", fields))
+    outputs = [[1, SITE, 2040, 1250, {"transactions": 3, "writtenBytes": 40960, "commitP99Ms": 12, "keys": 7}, "more"]]
+    figures = {"state": {"writtenBytes": 4096, "keys": 7}, "outputs": outputs}
+    store.create("done/000000000002000-000002", format.encode("done", {"time": 2000, "at": 2345, "epoch": 3, "figures": figures}))
     found = read_completion(store, Time(2000), 2)
-    assert found is not None and found.figures == OutcomeFigures(StateFigures(written_bytes=4096))
+    assert found is not None and found.figures == FIGURES
 
 
 @pytest.mark.parametrize(

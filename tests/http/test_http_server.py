@@ -207,7 +207,7 @@ def test_each_piece_of_an_answer_has_the_patience_of_the_server_for_itself() -> 
 def test_a_client_that_does_not_read_its_answer_prints_nothing(
     serve_few: Callable[..., HttpServer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: Any
 ) -> None:
-    monkeypatch.setattr(http_server._Handler, "timeout", 0.05)
+    monkeypatch.setattr(http_server._Handler, "timeout", 1.0)
     logged = threading.Event()
     monkeypatch.setattr(caplog.handler, "emit", lambda record, emit=caplog.handler.emit: (emit(record), logged.set()))
     server = serve_few(lambda: b"x" * 50_000_000)

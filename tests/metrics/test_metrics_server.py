@@ -72,8 +72,9 @@ def serve(one: One) -> Iterator[Callable[[], HttpServer]]:
         server.stop()
 
 
-def test_on_all_addresses_the_metrics_are_at_the_name_of_this_machine() -> None:
+def test_on_all_addresses_the_metrics_are_at_the_name_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The status record has the address, and `kstream status` may run on another machine."""
+    monkeypatch.delenv("SPARK_PUBLIC_DNS", raising=False)
     server = server_of(CollectorRegistry(), "0.0.0.0")
     server.stop()
     assert server.url == f"http://{socket.gethostname()}:{server.port}/metrics"

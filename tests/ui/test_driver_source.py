@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputFigures, InputOutcome, PendingBatches, ReceiverInfo, StreamInputInfo
+from kstream.batch import (
+    BatchDelays,
+    BatchOutcome,
+    BatchPlan,
+    InputFigures,
+    InputOutcome,
+    OutcomeFigures,
+    OutputFigures,
+    OutputOperationInfo,
+    PendingBatches,
+    ReceiverInfo,
+    StreamInputInfo,
+)
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog
 from kstream.checkpoint.driver_status import DriverStatus
@@ -245,6 +257,19 @@ def test_a_batch_that_only_the_checkpoint_knows_has_its_delays_and_is_read_once(
     assert found is not None and (found["status"], found["inputSize"], found["totalDelay"]) == ("COMPLETED", 4, 405)
     store.take()
     assert made.source.batch(5000) == found and store.take() == []
+
+
+def test_a_batch_whose_facts_are_gone_has_the_figures_of_its_completion() -> None:
+    store = MemoryFileStore(f"memory://{uuid.uuid4().hex}")
+    log = PlanLog(store, 1)
+    log.write_plan(BatchPlan(Time(1000), 1, "n", {0: {"from": 3, "until": 7}}, {0: 4}, Time(0)))
+    written = OutputOperationInfo(Time(1000), 1, "saveToKafka at job.py:41", "", 1000, 1400, None, figures=OutputFigures(transactions=3))
+    log.complete(Time(1000), 1, BatchOutcome(0, figures=OutcomeFigures(outputs=(written,))))
+    made = with_old_batches(store)
+    found = made.source.batch(1000)
+    assert found is not None and [each["outputOpId"] for each in found["operations"]] == [1]
+    assert [(each["name"], each["value"]) for each in found["operations"][0]["figures"]] == [("outputTransactions", 3)]
+    assert made.source.operations(1000) == found["operations"]
 
 
 def test_a_held_batch_shows_what_it_will_read() -> None:

@@ -286,7 +286,8 @@ def test_without_a_token_a_server_that_others_reach_is_not_made(source: FakeSour
         page_server("0.0.0.0", 0, source, token)
 
 
-def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSource) -> None:
+def test_on_all_addresses_the_page_is_at_the_name_of_this_machine(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_PUBLIC_DNS", raising=False)
     server = page_server("0.0.0.0", 0, source, "right")
     server.stop()
     assert server.url == f"http://{socket.gethostname()}:{server.port}/"

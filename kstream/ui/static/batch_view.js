@@ -64,7 +64,9 @@ const missing = (ms, failure) =>
 
 /** @param {any} batch */
 function parts(batch) {
-  const operations = batch.operations.length ? batch.operations.map(operation) : el("p", { class: "empty" }, noOperations(batch));
+  const operations = batch.operations.length ? batch.operations.map(operation) : [];
+  if (!operations.length || (batch.status === "COMPLETED" && operations.length !== batch.numTotalOutputOps))
+    operations.push(el("p", { class: "empty" }, noOperations(batch)));
   const inputs = batch.inputs.length ? batch.inputs.map(input) : el("p", { class: "empty" }, "What it reads is not kept.");
   return [
     head(batch),
@@ -75,8 +77,10 @@ function parts(batch) {
 }
 
 /** @param {any} batch */
-const noOperations = ({ status }) =>
-  status === "COMPLETED" || status === "FAILED" ? "Its output operations are not kept." : "None has been generated yet.";
+const noOperations = ({ status, operations }) => {
+  if (operations.length) return "Of an older batch only the output operations with figures are kept.";
+  return status === "COMPLETED" || status === "FAILED" ? "Its output operations are not kept." : "None has been generated yet.";
+};
 
 /** @param {any} batch */
 function head(batch) {
