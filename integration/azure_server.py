@@ -65,10 +65,12 @@ def running_azure(directory: Path) -> Iterator[Azure]:
             else:
                 raise AzureError(f"Azurite has ended: {''.join(said)[-500:]}")
             with open(os.devnull, "w") as nowhere, subprocess.Popen(["cat"], stdin=server.stdout, stdout=nowhere):
-                azure = Azure(f"http://127.0.0.1:{port}/{ACCOUNT}")
-                _make_container(azure.endpoint)
-                yield azure
-                server.kill()
+                try:
+                    azure = Azure(f"http://127.0.0.1:{port}/{ACCOUNT}")
+                    _make_container(azure.endpoint)
+                    yield azure
+                finally:
+                    server.kill()  # cat ends with it
         finally:
             server.kill()
 

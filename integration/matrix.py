@@ -153,6 +153,8 @@ def main() -> int:
                     checks = run_cell(install(cell, dists, folder / "venv"), folder, broker.bootstrap)
                 except subprocess.CalledProcessError as e:
                     checks = {"all": f"failed {' '.join(e.stderr.split())[-300:]}"}
+                except subprocess.TimeoutExpired:
+                    checks = {"all": f"failed it did not end within {SECONDS} s"}
                 print(f"{cell.pyspark} {cell.python} {cell.installs} {time.monotonic() - began:.0f} s: {checks}", flush=True)
                 failed += any(not said.startswith("ok") for said in checks.values())
                 results = {name: said.split()[0] if said.startswith("ok") else said for name, said in checks.items()}

@@ -19,16 +19,16 @@ from integration.conftest import NOT_TESTED
 from integration.containers.images import here
 from integration.kafka_node import free_ports
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]  # images may have to be built
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def compose_command() -> list[str]:
-    """`docker compose` where Docker has it, else `docker-compose`; the test fails where there is neither."""
+    """`docker compose` where Docker has it, else `docker-compose`. Where there is neither, that is said, and nothing is tested."""
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
         return ["docker", "compose"]
     if shutil.which("docker-compose") is None:
-        pytest.fail("neither `docker compose` nor docker-compose is installed", pytrace=False)
+        pytest.skip(f"{NOT_TESTED}docker-compose.yml: neither `docker compose` nor docker-compose is installed")
     return ["docker-compose"]
 
 
@@ -81,9 +81,9 @@ def test_what_is_brought_up_takes_and_gives_records_and_zookeeper_answers(ports:
         assert b"Mode: standalone" in b"".join(iter(lambda: zookeeper.recv(4096), b""))
 
 
-@pytest.mark.timeout(900)
 def test_a_cluster_that_loses_a_worker_and_its_driver_counts_each_order_once(image: Callable[[str], str]) -> None:
     """The demo of the cluster: its last lines are the number of orders in Kafka, the number that is counted, and what the audit proves."""
+    compose_command()
     names = ("KAFKA", "ZOOKEEPER", "SPARK_MASTER", "SPARK_UI", "PAGE", "METRICS", "PROMETHEUS")
     ports = {f"{name}_PORT": str(port) for name, port in zip(names, free_ports(len(names)), strict=True)}
     project = f"kstream-{uuid.uuid4().hex[:8]}"

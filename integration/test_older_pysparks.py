@@ -1,4 +1,4 @@
-"""Two cells of the matrix beside the default one, in each run of the suite: the oldest pyspark, and the oldest with data sources in Python.
+"""The check of the matrix on two older pysparks, in each run of the suite: the newest 3.5, and the first with data sources in Python.
 
 All cells: `make matrix`. The queries of the older Spark are in test_structured_on_other_sparks.py.
 """
@@ -18,7 +18,7 @@ from integration.clean_venv import build_wheel, make_bare_venv
 from integration.kafka_broker import KafkaBroker
 from integration.matrix import run_cell
 
-OLDEST = "3.5.9"
+NEWEST_3_5 = "3.5.9"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(600)  # pyspark is fetched where it is not there yet
-@pytest.mark.parametrize(("version", "checks"), [(OLDEST, ("job", "frames")), (OLDER, ("job",))])
+@pytest.mark.parametrize(("version", "checks"), [(NEWEST_3_5, ("job", "frames")), (OLDER, ("job",))])
 def test_a_job_that_is_killed_is_exact_on_an_older_pyspark(
     version: str, checks: tuple[str, ...], wheel: Path, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

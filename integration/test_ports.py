@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from integration.kafka_node import free_ports
 from integration.listening import Listening
 from integration.masters import executor_settings
 from integration.spark_cluster import running_cluster
@@ -49,12 +48,6 @@ def rows() -> Iterator[Row]:
 
 
 ROWS = list(rows())
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has on any address."""
-    with ExitStack() as stack:
-        return [stack.enter_context(socket.create_server(("", 0))).getsockname()[1] for _ in range(count)]
 
 
 @pytest.mark.timeout(300)

@@ -106,6 +106,7 @@ RUN
 kstream() {
     local wheels=.cache/wheels
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || fail "PYTHON must be a Python 3.11, as in the image: its wheels are fetched"
+    "$PYTHON" -m pip --version > /dev/null 2>&1 || "$PYTHON" -m ensurepip > /dev/null # uv makes environments without it
     base "$PYTHON_BASE" "$PYTHON_IMAGE" openjdk-17-jre-headless,python3,python3-venv
     mkdir -p "$wheels" "$work/context/wheels"
     echo "fetching the wheels of requirements.lock into $wheels"

@@ -77,7 +77,8 @@ end() {
 trap end EXIT
 
 say "Kafka, ZooKeeper, Spark with two workers, a stream of orders, the job that counts them, and Prometheus start"
-quietly up -d
+# Without a named image it is built, as this checkout is.
+if [ -n "${KSTREAM_IMAGE:-}" ]; then quietly up -d; else quietly up -d --build; fi
 job=$(compose ps -q job)
 wait_until "the job is healthy" healthy "$job"
 wait_until "the first batch is counted" counted_at_least 1

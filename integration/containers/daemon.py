@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from integration.kafka_node import die_with_parent
 from integration.system_programs import environment_of, program, search_path
@@ -128,7 +128,8 @@ def keep() -> int:
     ]  # fmt: skip
     daemon = subprocess.Popen(command, env=environment_of(found), preexec_fn=die_with_parent)
     with open(RUN / "users", "a") as users:
-        fcntl.flock(users, fcntl.LOCK_EX)
+        while daemon.poll() is None and not _has(users):
+            time.sleep(0.2)
         daemon.terminate()
         with suppress(subprocess.TimeoutExpired):
             daemon.wait(END_S)
@@ -137,6 +138,15 @@ def keep() -> int:
             daemon.wait()
         shutil.rmtree(RUN / "exec", ignore_errors=True)
     return 0
+
+
+def _has(users: IO[str]) -> bool:
+    """Take the lock of a file, if nobody holds it. Return whether it is taken."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

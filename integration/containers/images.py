@@ -63,7 +63,7 @@ def _by_script(name: str) -> Callable[[str], None]:
 
 def _packages(packages: Sequence[str], run: str = "") -> tuple[Callable[[], str], Callable[[str], None]]:
     """Debian with these packages, and with a script that it runs, if there is one: contents and build."""
-    return lambda: f"{DEBIAN} {packages} {run and _RUN + run}", lambda tag: _debian(tag, packages, run)
+    return lambda: f"{DEBIAN} {' '.join(packages)} {run and _RUN + run}", lambda tag: _debian(tag, packages, run)
 
 
 _POSTGRES_RUN = """#!/bin/sh

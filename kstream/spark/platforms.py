@@ -47,7 +47,7 @@ PLATFORMS = (
         UNTESTED,
         "is spark-submit in cluster mode. A batch has a longest life, which the service sets",
     ),
-    Platform("Google Dataproc Serverless, sessions", RUNS_NOT, NO_RDDS),
+    Platform("Google Dataproc Serverless, sessions of Spark Connect", RUNS_NOT, NO_RDDS),
     Platform(
         "Azure Synapse, Microsoft Fabric: Spark job definitions",
         UNTESTED,
