@@ -1,4 +1,4 @@
-"""What the pages name is there: settings in the table of settings, parameters of a receiver's methods in the class."""
+"""What the pages name is there: settings in the table of settings, parameters of a receiver's methods in the class. So are the pages."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ KNOWN = {entry.key for entry in settings_table().entries}
 def settings_named_in(page: Path) -> set[str]:
     found = {match.group() for match in SETTING.finditer(page.read_text())}
     return {key for key in found if key.startswith(OURS) and not NO_SETTINGS.match(key)}
+
+
+def test_each_page_is_in_the_navigation_of_the_site() -> None:
+    """`mkdocs build --strict` refuses a page that is not; this says so in a second."""
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    assert [page for page in pages if not re.search(rf"[-:] {re.escape(page)}$", navigation, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
