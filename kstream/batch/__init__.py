@@ -13,7 +13,7 @@ One idea: these are values. Nothing here acts on a stream; the rooms above pass 
     retention    RequiredBatches: the batches whose plans must be kept
 """
 
-from kstream.batch.batch import Batch, Job, JobSet, PendingBatches, RDDScope
+from kstream.batch.batch import Batch, Job, JobSet, PendingBatches, RDDScope, SucceededOutput
 from kstream.batch.batch_info import BatchInfo, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch.figures import FigureField, Figures, InputFigures, KnownFigure, OutputFigures, StateFigures
 from kstream.batch.input_progress import InputProgress, Offsets, lag_between
@@ -64,6 +64,7 @@ __all__ = [
     "StateCheckpoint",
     "StateFigures",
     "StreamInputInfo",
+    "SucceededOutput",
     "completed_offsets",
     "lag_after",
     "lag_between",

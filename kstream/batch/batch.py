@@ -66,6 +66,26 @@ class RDDScope:
         return json.dumps({"id": self.id, "name": self.name}, separators=(",", ":"))
 
 
+@dataclass(frozen=True, slots=True)
+class SucceededOutput:
+    """An output operation that succeeded in a try of its batch that failed.
+
+    Attributes:
+        number: the number of the operation in the graph.
+        name: its name, for people.
+        outputs: the names of what it writes exactly once. That stays as it is, whichever driver runs the batch.
+    """
+
+    number: int
+    name: str
+    outputs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.outputs:
+            return f"output operation {self.number}, {self.name}"
+        return f"output {', '.join(map(repr, self.outputs))}, {self.name}"
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """One output operation of one batch. Times are milliseconds since the Unix epoch, None before they come.
@@ -77,6 +97,7 @@ class Job:
         name: the name of the operation, for people.
         call_site: the place of the operation in the user's code, for people.
         scope: the box in which Spark's pages draw the RDDs that the job makes.
+        outputs: the names of what the operation writes exactly once.
         error: the error with which the job ended, if any.
         figures: what `run` has measured.
     """
@@ -87,6 +108,7 @@ class Job:
     name: str = ""
     call_site: str = ""
     scope: RDDScope | None = None
+    outputs: tuple[str, ...] = ()
     start_ms: int | None = None
     end_ms: int | None = None
     error: BaseException | None = None
@@ -183,6 +205,12 @@ class JobSet:
     def errors(self) -> list[BaseException]:
         """The errors of the jobs that failed, in the order of the outputs."""
         return [job.error for job in self.jobs if job.error is not None]
+
+    @property
+    def succeeded(self) -> tuple[SucceededOutput, ...]:
+        """The output operations whose jobs ended without an error, by their numbers. Only after all jobs have ended."""
+        done = sorted((job for job in self.jobs if job.error is None), key=lambda job: job.output_op_id)
+        return tuple(SucceededOutput(job.output_op_id, job.name, job.outputs) for job in done)
 
     @property
     def all_errors(self) -> list[BaseException]:

@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kstream.batch import BatchDelays, BatchOutcome, Json, OutcomeFigures, OutputFigures, OutputOperationInfo, SkippedRecord, StateFigures
+from kstream.batch import (
+    BatchDelays,
+    BatchOutcome,
+    Json,
+    OutcomeFigures,
+    OutputFigures,
+    OutputOperationInfo,
+    SkippedRecord,
+    StateFigures,
+    SucceededOutput,
+)
 from kstream.batch_time import Time
 from kstream.checkpoint import format, names
 from kstream.checkpoint.declared_types import moment
@@ -53,11 +63,13 @@ class Failure:
         at_ms: when it was written, in milliseconds since the Unix epoch.
         epoch: the epoch of that driver.
         reason: the error, or its beginning.
+        succeeded: the output operations that had succeeded in that try; empty in a record of an older kstream.
     """
 
     at_ms: int
     epoch: int
     reason: str
+    succeeded: tuple[SucceededOutput, ...] = ()
 
 
 def read_completion(store: FileStore, time: Time, plan_epoch: int) -> Completion | None:
@@ -168,7 +180,8 @@ def read_failure(store: FileStore, name: str) -> Failure | None:
 
 
 def _failure_of(fields: format.Fields) -> Failure:
-    return Failure(moment(fields["at"]), fields["epoch"], fields["reason"])
+    succeeded = tuple(SucceededOutput(number, name, tuple(outputs)) for number, name, outputs, *_ in fields.get("succeeded", ()))
+    return Failure(moment(fields["at"]), fields["epoch"], fields["reason"], succeeded)
 
 
 def _read(store: FileStore, kind: str, name: str, time: Time, make: Callable[[format.Fields], T]) -> T | None:

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from kstream import crash_point
-from kstream.batch import BatchOutcome, BatchPlan, SkippedRecord
+from kstream.batch import BatchOutcome, BatchPlan, SkippedRecord, SucceededOutput
 from kstream.batch.retention import RequiredBatches
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import format, history, names, settled
@@ -294,7 +294,15 @@ class PlanLog:
             return dict(outcome.states)
         return states_in(self._store, names.done(time, plan_epoch), time)
 
-    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str, states: States | None = None) -> States:
+    def fail(
+        self,
+        time: Time,
+        plan_epoch: int,
+        at_ms: int,
+        reason: str,
+        states: States | None = None,
+        succeeded: Sequence[SucceededOutput] = (),
+    ) -> States:
         """Record that the batch failed under this driver. It stays pending. At most one record per batch and driver.
 
         Args:
@@ -303,6 +311,7 @@ class PlanLog:
             at_ms: now, in milliseconds since the Unix epoch.
             reason: the error; the first 2000 characters are stored. It may say what no rule for secrets finds, so the record is private.
             states: the checkpoints of state that the record is to name. They were computed although an output failed.
+            succeeded: the output operations that have succeeded in this try.
 
         Returns:
             The states that the record names.
@@ -313,6 +322,8 @@ class PlanLog:
         fields: dict[str, object] = {"time": time.milliseconds, "at": at_ms, "epoch": self.epoch, "reason": reason[:2000]}
         if states:
             fields["states"] = states_fields(states)
+        if succeeded:
+            fields["succeeded"] = [[one.number, one.name, list(one.outputs)] for one in succeeded]
         name = names.failed(time, plan_epoch, self.epoch)
         created = self._create(name, "failed", fields, private=True)
         with self._lock:
@@ -523,7 +534,15 @@ class NoLog:
         """Return no states: none is ever stored."""
         return {}
 
-    def fail(self, time: Time, plan_epoch: int, at_ms: int, reason: str, states: States | None = None) -> States:
+    def fail(
+        self,
+        time: Time,
+        plan_epoch: int,
+        at_ms: int,
+        reason: str,
+        states: States | None = None,
+        succeeded: Sequence[SucceededOutput] = (),
+    ) -> States:
         """Return no states: none is ever stored."""
         return {}
 

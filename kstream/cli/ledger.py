@@ -187,11 +187,17 @@ def rows_of(entry: LedgerEntry, replay: str) -> Iterator[dict[str, Any]]:
 
 def _skip_row(record: SkippedRecord, entry: LedgerEntry) -> dict[str, Any]:
     """Return the fields of a row about a record that `kstream skip` has named. Pure."""
-    outputs = ", ".join(map(str, record.read_by))
-    read_by = f" (output operations that had succeeded with it: {outputs})" if outputs else ""
-    detail = f"{_BECAME[entry.kind]} {entry.note}{read_by}"
+    detail = f"{_BECAME[entry.kind]} {entry.note}{_read_by(record)}"
     where = {"topic": record.topic, "partition": record.partition, "from": record.offset, "until": record.offset + 1}
     return {**where, "cause": SKIP, "skip": entry.kind, "detail": detail}
+
+
+def _read_by(record: SkippedRecord) -> str:
+    """Return which outputs have the record, as a clause in parentheses; empty for none. An older kstream stored only their numbers."""
+    if record.outputs:
+        return f" (these had it before and keep it: {'; '.join(record.outputs)})"
+    numbers = ", ".join(map(str, record.read_by))
+    return f" (output operations that had succeeded with it: {numbers})" if numbers else ""
 
 
 def _print_of_query(url: str, rows: list[dict[str, Any]]) -> None:

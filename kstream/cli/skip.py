@@ -7,19 +7,21 @@ at any moment: the request is there, or it is not.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import click
 
-from kstream.batch import SkippedRecord
+from kstream.batch import BatchPlan, SkippedRecord
 from kstream.batch_time import Time
 from kstream.checkpoint import LogContents, read_log
+from kstream.checkpoint.outcomes import Failure, failure_names, read_failure
 from kstream.checkpoint.reader import has_ended, read_left_out
 from kstream.checkpoint.skip_request import SkipRequest, ask_to_skip
 from kstream.cli.inputs import newest_plans, open_existing, parse_place, ranges_of, tools_of
 from kstream.cli.terminal import clear_errors, count, echo, fail, this_process
-from kstream.errors import ConfigurationError
+from kstream.errors import ConfigurationError, CorruptRecordError
 from kstream.storage import FileStore
 
 
@@ -35,14 +37,17 @@ def skip_command(path: str, place: str, reason: str, stream: int | None) -> None
     record is read. A living driver leaves the record out when it tries the failed batch again; a restart does so from the first try on. A
     second call changes nothing. `kstream ledger` shows what became of it.
 
+    Outputs that have written the record already are named, as far as the checkpoint knows them: they keep it.
+
     Exit code 1 if the offset lies in no such batch, or if the batch has ended with the record before.
     """
     with clear_errors():
         topic, partition, offset = parse_place(place)
         store = open_existing(path)
-        holders = chosen(read_log(store), SkippedRecord(-1, topic, partition, offset), stream, store.url)
+        contents = read_log(store)
+        holders = chosen(contents, SkippedRecord(-1, topic, partition, offset), stream, store.url)
         by = this_process()
-        late = [holder for holder in holders if not _ask(store, holder, by, reason)]
+        late = [holder for holder in holders if not _ask(store, holder, contents.plans[holder.time], by, reason)]
     if late:
         fail(f"batch {late[0].time} ended with {topic}-{partition}@{offset} before this request: nothing is left out")
 
@@ -122,7 +127,7 @@ def _why_not(contents: LogContents, ended: Iterable[Time], wanted: SkippedRecord
     return f"lies in no batch whose plan is kept: pending are {count(len(contents.pending), 'batch')} of later offsets"
 
 
-def _ask(store: FileStore, holder: Holder, by: str, reason: str) -> bool:
+def _ask(store: FileStore, holder: Holder, plan: BatchPlan, by: str, reason: str) -> bool:
     """Store the request for a batch, and say what becomes of it. Return False if the batch has ended with the record. Blocks."""
     request = SkipRequest(holder.time, holder.epoch, holder.record, round(time.time() * 1000), by, reason)
     stored = ask_to_skip(store, request)
@@ -134,4 +139,37 @@ def _ask(store: FileStore, holder: Holder, by: str, reason: str) -> bool:
         return True
     again = "" if stored == request else f" (asked for before, by {stored.asked_by})"
     echo(f"batch {holder.time} leaves out {holder.record} from its next try on{again}")
+    for sentence in already_written(failures_of(store, holder), plan.outputs):
+        echo(f"warning: {sentence}", err=True)
     return True
+
+
+def failures_of(store: FileStore, holder: Holder) -> list[Failure]:
+    """Return the failures of a batch, oldest first, without those that cannot be read. Blocks: one listing, and one read for each."""
+    found: list[Failure] = []
+    for name in failure_names(store).get((holder.time, holder.epoch), ()):
+        with suppress(CorruptRecordError):
+            failure = read_failure(store, name)
+            found += [] if failure is None else [failure]
+    return found
+
+
+def already_written(failures: Sequence[Failure], outputs: Sequence[str]) -> list[str]:
+    """Return a sentence about each output that has a record of a batch already, or may have it. Pure.
+
+    Args:
+        failures: of the batch, oldest first.
+        outputs: the outputs that write exactly once, by the plan of the batch.
+    """
+    newest = failures[-1].succeeded if failures else ()
+    kept = dict.fromkeys(one for failure in failures for one in failure.succeeded if one.outputs)
+    known = {name for one in kept for name in one.outputs}
+    return [
+        *(f"{one}, already has this record and keeps it" for one in kept),
+        *(f"{one}, already has this record; only a restart runs it again" for one in newest if not one.outputs),
+        *(
+            f"output {name!r} keeps this record if a try of the batch has written it: it writes no partition twice, under any driver"
+            for name in outputs
+            if name not in known
+        ),
+    ]

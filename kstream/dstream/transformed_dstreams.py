@@ -211,6 +211,7 @@ class ForEachDStream(DStreamNode):
             name=f"{self.operator} at {self.creation_site}",
             call_site=str(self.creation_site),
             scope=None if self.base_scope is None else self.base_scope.of_batch(time, self.ssc.graph.batch_duration),
+            outputs=() if self.output is None else tuple(part.name for part in self.output.parts() if part.is_ordered),
         )
 
     def _write(self, batch: OutputBatch, rdd: RDD[Any], inputs: Sequence[Any]) -> OutputFigures | None:

@@ -232,6 +232,7 @@ class SkippedRecord:
         stream: the number of its stream in the stored plan of the batch.
         topic, partition, offset: its place.
         read_by: the outputs of the batch that had succeeded with the record before it was left out. They do not run again.
+        outputs: the same outputs, in words; empty in records of an older kstream.
     """
 
     stream: int
@@ -239,6 +240,7 @@ class SkippedRecord:
     partition: int
     offset: int
     read_by: tuple[int, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}@{self.offset}"
@@ -249,11 +251,12 @@ class SkippedRecord:
         return self.stream, self.topic, self.partition, self.offset
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form: a JSON object, with `read_by` only if an output had read the record."""
+        """Return the stored form: a JSON object, with `read_by` and `outputs` only if an output had read the record."""
         fields: dict[str, Any] = {"stream": self.stream, "topic": self.topic, "partition": self.partition, "offset": self.offset}
-        return {**fields, "read_by": list(self.read_by)} if self.read_by else fields
+        more = {"read_by": list(self.read_by), "outputs": list(self.outputs)}
+        return {**fields, **{name: value for name, value in more.items() if value}}
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> SkippedRecord:
         place = fields["stream"], fields["topic"], fields["partition"], fields["offset"]
-        return SkippedRecord(*place, tuple(fields.get("read_by", ())))
+        return SkippedRecord(*place, tuple(fields.get("read_by", ())), tuple(fields.get("outputs", ())))

@@ -210,9 +210,12 @@ class BatchSubmitter:
                 ", ".join(map(str, records)),
             )
             return
-        done = () if failed is None else tuple(sorted(job.output_op_id for job in failed.jobs if job.error is None))
+        done = () if failed is None else failed.succeeded
+        read_by, outputs = tuple(one.number for one in done), tuple(map(str, done))
         known = set(stream.skipped(batch.time))
-        stream.leave_out(batch.time, [record if record in known else replace(record, read_by=done) for record in records])
+        stream.leave_out(
+            batch.time, [record if record in known else replace(record, read_by=read_by, outputs=outputs) for record in records]
+        )
         if not stream.skipped(batch.time):
             logger.warning("batch %s runs with %s: %r cannot leave out single records", batch.time, ", ".join(map(str, records)), stream)
             return

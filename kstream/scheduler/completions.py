@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from kstream.batch import Batch, BatchOutcome, InputOutcome, JobSet
 from kstream.batch_time import Time
 from kstream.checkpoint import BatchLog
-from kstream.checkpoint.state_log import States
 from kstream.dstream.graph import DStreamGraph
 from kstream.errors import StorageError, is_of_a_task, with_record
 from kstream.scheduler.batch_lifecycle import BatchLifecycle
@@ -239,7 +238,7 @@ class Completions:
         tries = self._lifecycle.failures(time) + 1
         is_over = stopped or self._policy.is_used_up(tries)
         if is_over and is_first and not stopped:
-            self._record(batch, at_ms, without_secrets(reason), {} if job_set is None else job_set.states)
+            self._record(batch, at_ms, without_secrets(reason), job_set)
         state_failed = job_set is not None and job_set.state_error is not None
         # Without a retry left, the states before the batch stay in memory only if later batches wait for it.
         retry = self._lifecycle.fail(time, state_failed, self._policy.hold or not self._states.has_states, stopped)
@@ -247,10 +246,12 @@ class Completions:
             self._log_failure(batch, tries, retry, reason, job_set, is_first)
         return FailedTry(is_first or stopped, is_over)
 
-    def _record(self, batch: Batch, at_ms: int, reason: str, states: States) -> None:
+    def _record(self, batch: Batch, at_ms: int, reason: str, job_set: JobSet | None) -> None:
         """Store that a batch has failed. Without the record the batch is pending, too."""
+        states = None if job_set is None else job_set.states
+        succeeded = () if job_set is None else job_set.succeeded
         try:
-            self._states.named(self._log.fail(batch.time, batch.plan.epoch, at_ms, reason, states))
+            self._states.named(self._log.fail(batch.time, batch.plan.epoch, at_ms, reason, states, succeeded))
         except Exception as e:
             logger.warning("could not note that batch %s failed: a restart runs it again: %s", batch.time, e)
 

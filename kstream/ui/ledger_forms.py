@@ -71,7 +71,7 @@ def range_text(topic: str, partition: int, begin: int, until: int | None) -> str
 
 def _skip_text(record: SkippedRecord, entry: LedgerEntry) -> str:
     """Return the sentence about a record that `kstream skip` has named."""
-    outputs = ", ".join(map(str, record.read_by))
+    outputs = "; ".join(record.outputs) or ", ".join(map(str, record.read_by))
     return f"{record} {_BECAME[entry.kind]} {entry.note}" + (f" (outputs that had read it: {outputs})" if outputs else "")
 
 

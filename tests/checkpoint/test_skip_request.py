@@ -75,6 +75,14 @@ def test_the_bytes_of_what_a_batch_has_left_out_in_its_completion_and_in_the_led
     assert b'"kind":"lost","lost":{},' + said in ledger
 
 
+def test_the_outputs_that_had_the_record_are_named_and_a_record_without_their_names_is_read_as_before() -> None:
+    named = SkippedRecord(0, "orders", 2, 1234, (1,), ("output 'sums', foreachRDD at job.py:47",))
+    stored = {"stream": 0, "topic": "orders", "partition": 2, "offset": 1234, "read_by": [1]}
+    assert named.to_json() == {**stored, "outputs": ["output 'sums', foreachRDD at job.py:47"]}
+    assert SkippedRecord.from_json(named.to_json()) == named
+    assert SkippedRecord.from_json(stored) == SkippedRecord(0, "orders", 2, 1234, (1,))
+
+
 def planned(store: FileStore, *done: int) -> PlanLog:
     """Two batches of streams 0 (`a`) and 1 (`b`), with a request for a record of stream 1 of each."""
     write_meta(store, Meta(Time(0), Duration(1000)))

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kstream_kafka.planning.plan import KafkaPlan
 
-from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, SkippedRecord
+from kstream.batch import BatchOutcome, BatchPlan, InputOutcome, SkippedRecord, SucceededOutput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, read_log, take_epoch
 from kstream.checkpoint.reader import write_meta
@@ -71,6 +71,26 @@ def test_a_second_call_changes_nothing(log: PlanLog, tmp_path: Path) -> None:
     assert again.exit_code == 0 and "(asked for before, by " in again.stdout
     assert len(list((tmp_path / "skipped").iterdir())) == 1
     assert "first" in kstream("ledger", tmp_path).stdout
+
+
+def test_outputs_that_have_the_record_already_are_named(log: PlanLog, tmp_path: Path) -> None:
+    time = Time(ZERO + 4000)
+    log.write_plan(BatchPlan(time, 1, "n", {0: encoded(("orders-eu", 0, 30, 40))}, {0: 10}, DONE, outputs=("sums", "raw")))
+    succeeded = [SucceededOutput(1, "foreachRDD at job.py:47", ("sums",)), SucceededOutput(2, "foreachRDD at job.py:50")]
+    log.fail(time, 1, ZERO, "no JSON", succeeded=succeeded)
+    result = kstream("skip", tmp_path, "orders-eu-0@32")
+    assert result.exit_code == 0 and result.stderr.splitlines() == [
+        "warning: output 'sums', foreachRDD at job.py:47, already has this record and keeps it",
+        "warning: output operation 2, foreachRDD at job.py:50, already has this record; only a restart runs it again",
+        "warning: output 'raw' keeps this record if a try of the batch has written it: it writes no partition twice, under any driver",
+    ]
+
+
+def test_the_ledger_names_the_outputs_that_have_the_record(log: PlanLog, tmp_path: Path) -> None:
+    kstream("skip", tmp_path, "orders-eu-0@12")
+    left = SkippedRecord(0, "orders-eu", 0, 12, (1,), ("output 'sums', foreachRDD at job.py:47",))
+    log.complete(FAILED, 1, BatchOutcome(ZERO, {0: InputOutcome([9, 10], skipped=[left])}))
+    assert "(these had it before and keep it: output 'sums', foreachRDD at job.py:47)" in kstream("ledger", tmp_path).stdout
 
 
 def test_an_offset_in_no_pending_batch_is_refused_with_the_fact(log: PlanLog, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kstream import State, StateSpec
-from kstream.batch import BatchPlan, StateCheckpoint
+from kstream.batch import BatchPlan, StateCheckpoint, SucceededOutput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import PlanLog, read_log
+from kstream.checkpoint.outcomes import read_failure
 from kstream.checkpoint.settled import read_settled
 from kstream.checkpoint.state_log import read_states
 from kstream.dstream.stateful_dstream import StatefulDStream
@@ -366,6 +367,19 @@ def test_the_bytes_of_a_failure_with_states_and_without_as_before() -> None:
         expected = FAILED_BYTES if states else FAILED_BEFORE_BYTES
         assert store.read("failed/000000000001000-000001-000002") == expected
         store.delete("failed/000000000001000-000001-000002")
+
+
+def test_the_bytes_of_a_failure_with_the_outputs_that_had_succeeded() -> None:
+    store = MemoryFileStore("memory://failure-outputs")
+    succeeded = (SucceededOutput(0, "foreachRDD at job.py:47", ("sums",)), SucceededOutput(2, "pprint at job.py:50"))
+    PlanLog(store, 2).fail(Time(1000), 1, 5, "boom", succeeded=succeeded)
+    name = "failed/000000000001000-000001-000002"
+    assert b'"succeeded":[[0,"foreachRDD at job.py:47",["sums"]],[2,"pprint at job.py:50",[]]],"time":1000' in store.read(name)
+    found = read_failure(store, name)
+    assert found is not None and found.succeeded == succeeded
+    store.replace(name, FAILED_BEFORE_BYTES)
+    before = read_failure(store, name)
+    assert before is not None and before.succeeded == ()
 
 
 def test_states_that_a_failure_names_are_found_and_a_second_failure_names_those_of_the_first() -> None:

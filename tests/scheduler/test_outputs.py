@@ -12,7 +12,7 @@ from kstream.batch import Json, OutputFigures
 from kstream.batch_time import Time
 from kstream.checkpoint import names, read_log
 from kstream.checkpoint.offline import forget_batch
-from kstream.checkpoint.outcomes import read_completion
+from kstream.checkpoint.outcomes import failure_names, read_completion, read_failure
 from kstream.dstream import ForEachDStream, TransformedDStream
 from kstream.dstream.node import DStreamNode
 from kstream.errors import ConfigurationError, OutputVanishedError, StorageError
@@ -240,6 +240,19 @@ def test_an_ordered_output_holds_whatever_the_setting() -> None:
     driver.tick_only(1)
     driver.settle()
     assert {batch.time for _, batch in output.named("prepare")} == {Time(FIRST)}
+
+
+def test_a_failed_batch_names_the_outputs_that_had_succeeded_and_what_they_write_exactly_once() -> None:
+    world, written, plain, refusing = World(), Recording("sums"), Recording("rows"), Recording("away")
+    written.is_ordered, refusing.refuses = True, True
+    driver = driver_of(world, written, plain, refusing).start()
+    driver.tick_only(1)
+    driver.wait_error(OSError)
+    ((key, (name,)),) = failure_names(world.store).items()
+    failure = read_failure(world.store, name)
+    assert key[0] == Time(FIRST) and failure is not None
+    assert [(one.number, one.outputs) for one in failure.succeeded] == [(0, ("sums",)), (1, ())]
+    assert [str(one).partition(" at ")[0] for one in failure.succeeded] == ["output 'sums', foreachRDD", "output operation 1, foreachRDD"]
 
 
 def test_an_input_without_a_word_on_it_reports_on_all_records() -> None:

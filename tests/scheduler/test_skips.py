@@ -133,7 +133,9 @@ def test_outputs_that_had_succeeded_do_not_run_again_and_the_completion_says_tha
     passes(driver, 1_000)
     assert [a.records for a in world.attempts if a.time == FIRST] == [(0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 3)]
     past = read_past(world.store, read_log(world.store).plans[Time(FIRST)])
-    assert list(past.skipped) == [SkippedRecord(0, "log", 0, 2, read_by=(0,))]
+    (left,) = past.skipped
+    assert left.place == (0, "log", 0, 2) and left.read_by == (0,)
+    assert [text.partition(" at ")[0] for text in left.outputs] == ["output operation 0, foreachRDD"]
 
 
 def test_a_window_over_the_batch_is_made_again_without_the_record() -> None:

@@ -57,3 +57,5 @@ def test_a_batch_that_was_given_up_names_what_it_was_to_read_where_the_connector
 )
 def test_a_request_of_kstream_skip_says_what_became_of_it(kind: str, text: str) -> None:
     assert shown(kind, {0: [SkippedRecord(0, "orders", 0, 5, (0, 2))]}, note="by me") == [(0, text)]
+    named = SkippedRecord(0, "orders", 0, 5, (0,), ("output 'sums', foreachRDD at job.py:47",))
+    assert "(outputs that had read it: output 'sums', foreachRDD at job.py:47)" in shown(kind, {0: [named]}, note="by me")[0][1]
