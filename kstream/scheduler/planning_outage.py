@@ -32,6 +32,8 @@ class PlanningOutage:
         self._monotonic_ms = monotonic_ms
         self._began_ms: int | None = None
         self._reminded_ms = 0
+        self._first: Time | None = None
+        """The first batch that was not planned in the outage; None before there is one."""
         self._unplanned = 0
         self._has_failed = False
         """Whether an error came since the last tick that was passed over."""
@@ -53,8 +55,10 @@ class PlanningOutage:
             return False
         now, self._has_failed = self._monotonic_ms(), True
         if self._began_ms is None:
-            self._began_ms, self._reminded_ms, self._unplanned = now, now - REMINDER_MS, 0
-        self._unplanned += not planned
+            self._began_ms, self._reminded_ms, self._unplanned, self._first = now, now - REMINDER_MS, 0, None
+        if not planned:
+            self._unplanned += 1
+            self._first = self._first or time
         if now - self._began_ms >= self._timeout_ms:
             return False
         self._is_start_held_up = self._is_start_held_up or planned
@@ -101,10 +105,14 @@ class PlanningOutage:
         self._is_start_held_up = False
 
     def ended(self, time: Time) -> None:
-        """Note that a batch was planned. If an outage was on, and holds no start up, log its end."""
+        """Note that a batch was planned. If an outage was on, and holds no start up, log its end.
+
+        The first error comes only after the time-out of a request. So the log counts from the batch that it kept from being planned.
+        """
         if self._began_ms is None or self._is_start_held_up:
             return
-        seconds = (self._monotonic_ms() - self._began_ms) / 1000
+        since_first = 0 if self._first is None else time.since(self._first).milliseconds
+        seconds = max(self._monotonic_ms() - self._began_ms, since_first) / 1000
         text = "batch %s was planned: the outage is over after %.0f s, %d batches had no plan"
         logger.warning(text, time, seconds, self._unplanned)
         self._began_ms = None

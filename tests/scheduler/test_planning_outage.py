@@ -92,6 +92,14 @@ def test_the_log_has_a_line_a_minute_and_one_at_the_end(caplog: pytest.LogCaptur
     assert "the outage is over after 90 s, 90 batches had no plan" in last
 
 
+def test_an_outage_is_as_long_as_batches_were_missing_and_not_only_since_its_first_error(caplog: pytest.LogCaptureFixture) -> None:
+    away, now = outage(600_000)
+    away.waits(Time(2_000), TransientError("brokers h:1 have not answered for 30 s"))
+    now.ms += 69_000
+    away.ended(Time(101_000))
+    assert "the outage is over after 99 s" in caplog.records[-1].message
+
+
 def test_a_tick_is_passed_over_only_while_an_outage_is_on_and_a_newer_tick_is_due() -> None:
     away, _ = outage(10_000)
     second = Duration(1000)
