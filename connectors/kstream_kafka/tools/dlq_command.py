@@ -94,7 +94,7 @@ def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
     into = f" into {', '.join(sorted(map(printable, result.topics)))}" if result.topics else ""
     echo(f"{count(result.records, 'record')} of {topic} {would} back{into}")
     notes = (
-        (result.repeats, "letter", "repeats of these were left out"),
+        (result.repeats, "repeat", "of these did not go back"),
         (result.before, "letter", f"went back before, as the group {group} remembers"),
         (result.others, "record", "of the topic are no dead letters"),
         (result.without_headers, "letter", "without all headers of the record did not go back"),

@@ -1,4 +1,4 @@
-"""`kstream dlq ls` and `show`, without a broker."""
+"""`kstream dlq ls`, `show` and what `replay` says, without a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from kstream_kafka.planning.dead_letter import DeadLetter
 from kstream_kafka.tools import dlq_command
-from kstream_kafka.tools.dead_letter_reading import Letter
+from kstream_kafka.tools.dead_letter_reading import Letter, PutBack
 
 from kstream.cli import main
 from kstream.connectors import LogRecord
@@ -33,8 +33,13 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> list[Letter]:
     class Topic:
         def __init__(self, *_: object) -> None: ...
 
+        group = "kstream-dlq-dead"
+
         def letters(self) -> Iterator[Letter]:
             return iter(made)
+
+        def put_back(self, write: bool) -> PutBack:
+            return PutBack(len(made), {"orders"} if made else set(), repeats=14)
 
         def close(self) -> None: ...
 
@@ -73,3 +78,9 @@ def test_letters_are_counted_over_all_batches_or_batch_by_batch(letters: list[Le
     rows = json.loads(dlq("ls", "dead", "--json", "--by-batch"))["kinds"]
     assert [(row["batch"], row["letters"], row["records"]) for row in rows] == [(1000, 2, 1), (2000, 1, 1)]
     assert "batch (ms)" not in dlq("ls", "dead") and "batch (ms)" in dlq("ls", "dead", "--by-batch")
+
+
+def test_a_replay_says_how_many_repeats_it_left_where_they_are(letters: list[Letter]) -> None:
+    letters.append(letter(1))
+    said = CliRunner().invoke(main, ["dlq", "replay", "dead", "--bootstrap", "h:1"]).stdout
+    assert said == "1 record of dead went back into orders\n14 repeats of these did not go back\n"
