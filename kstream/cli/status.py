@@ -186,8 +186,9 @@ def in_words(report: Report) -> list[str]:
         lines += _figures(report.sign.status)
         if report.code is ReadingCode.DEAD:
             lines.append(f"page: `kstream page {report.url}` shows its batches while no driver runs")
-        elif report.sign.status.ui_url is not None:
-            lines.append(f"page: {report.sign.status.ui_url}")
+        else:
+            addresses = {"metrics": report.sign.status.metrics_url, "page": report.sign.status.ui_url}
+            lines += [f"{name}: {url}" for name, url in addresses.items() if url is not None]
     lines.append(f"ledger: {count(report.ledger, 'entry')} that nobody has acknowledged or asked for")
     return lines + [f"clock skew: {sentence}" for sentence in report.skews]
 
@@ -210,8 +211,6 @@ def _figures(status: DriverStatus) -> list[str]:
     lines += [f"back-pressure: stream {stream} may take {rate:,} records a second" for stream, rate in sorted(status.rates.items())]
     if status.last_error is not None:
         lines.append(f"last error: {_error(status.last_error)}")
-    if status.metrics_url is not None:
-        lines.append(f"metrics: {status.metrics_url}")
     return lines
 
 

@@ -67,7 +67,7 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "lagRecords": sum(lag.records for lag in status.lag) if status is not None and status.lag else None,
         "lastError": last_error_form(snapshot.last_error),
         "sparkUiUrl": None,
-        "metricsUrl": None if status is None or status.ended is not None else status.metrics_url,
+        "metricsUrl": None if snapshot.driver.living is None else snapshot.driver.living.metrics_url,
         "numLedgerEntries": snapshot.older_entries + sum(_is_new(entry) for entry in snapshot.entries),
         "version": version,
     }

@@ -339,6 +339,14 @@ def test_the_addresses_in_a_record_are_shown_and_nobody_asks_there(tmp_path: Pat
             port.accept()
 
 
+@pytest.mark.parametrize("end", [{"ended": "after an error"}, {"written_ms": 1000}], ids=["ended", "not renewed"])
+def test_the_addresses_of_a_driver_that_lives_no_more_are_left_out(tmp_path: Path, end: dict[str, Any]) -> None:
+    """Nobody answers there."""
+    checkpoint(tmp_path)
+    leave(tmp_path, living(metrics_url="http://127.0.0.1:4051/metrics", ui_url="http://127.0.0.1:4050/", **end))
+    assert "http://" not in status(tmp_path).output
+
+
 def test_record_errors_of_the_last_batches_are_told(tmp_path: Path) -> None:
     checkpoint(tmp_path)
     recent = (BatchFigures(last_batch(), 40, 3, 500, record_errors=2), BatchFigures(last_batch(), 40, 3, 500, record_errors=1))

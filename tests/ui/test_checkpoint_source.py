@@ -143,13 +143,14 @@ def leave_status(store: MemoryFileStore, clock: ManualClock, age_ms: int = 0, **
 
 def test_a_driver_that_does_not_renew_its_status_is_dead_with_the_figures_of_its_last_record(store: MemoryFileStore) -> None:
     clock = ManualClock(NOW + 2 * GONE_MS)
-    leave_status(store, clock, 2 * GONE_MS)
+    leave_status(store, clock, 2 * GONE_MS, metrics_url="http://127.0.0.1:4051/metrics")
     for name in store.list("done"):
         with_delays(store, int(name.partition("-")[0]), [3, 40])
     page = source(store, clock=clock)
     found = page.statistics()
     assert (found["source"], found["state"], found["host"], found["pid"], found["epoch"]) == ("checkpoint", "dead", "host-1", 4711, 5)
     assert found["stateText"].startswith("dead: the driver of epoch 5 (host-1, pid 4711) has not renewed its status for 2 min")
+    assert found["metricsUrl"] is None, "nobody answers there"
     assert (found["startTimeMs"], found["startTime"]) == (FINE, "1970-01-01T00:16:45.000GMT")
     assert (found["numUnfinishedBatches"], found["numFailedBatches"], found["oldestUnfinishedMs"]) == (2, 1, FAILED)
     assert found["secondsBehind"] == (NOW + 2 * GONE_MS - FAILED) / 1000, "until now, by the log"
