@@ -322,7 +322,10 @@ def _failing(failed: int, waiting: int) -> str:
 def _catching_up(status: DriverStatus) -> str:
     """Return the sentence about a driver that is behind: how far, and how long its records take at the speed of the last batches."""
     records, rate = sum(lag.records for lag in status.lag), status.processing_rate
-    behind = f"It catches up, {_batches(status.batches_behind(status.written_ms))} and {records:,} records behind"
+    batches = status.batches_behind(status.written_ms)
+    if not records and batches > status.unfinished:  # the lag is as of the newest plan, and nobody has looked at the ends since
+        return f"{_batches(batches)} are due, {batches - status.unfinished} of them without a plan: how many records wait is not known"
+    behind = f"It catches up, {_batches(batches)} and {records:,} records behind"
     return f"{behind}, about {records / rate:,.0f} s" if records and rate else behind
 
 

@@ -70,6 +70,14 @@ def test_a_driver_that_catches_up_says_how_far_it_is_behind() -> None:
     assert judge(on_time)[1] == "well: batches succeed, and none is late"
 
 
+def test_records_that_nobody_has_counted_are_not_said_to_be_none() -> None:
+    """`25 batches and 0 records behind` was seen in an outage of the brokers, with 402 records in the log."""
+    unplanned = replace(STATUS, last_planned=Time(975_000), lag=[StreamLag(0, "Kafka[t]", 0, unplanned=0, at_ms=975_000)])
+    said = "25 batches are due, 25 of them without a plan: how many records wait is not known"
+    assert judge(unplanned) == ("well", f"well: no batch has ended yet. {said}")
+    assert judge(unplanned, 5)[1].endswith(said)
+
+
 def test_a_driver_that_is_late_names_the_slowest_output_of_its_newest_slow_batch() -> None:
     slow, slower = SlowestOutput("pprint at job.py:7", 1200), SlowestOutput("foreachRDD at job.py:41", 7900)
     recent = [

@@ -47,11 +47,22 @@ def test_a_driver_that_is_well_is_exit_code_0_and_told_with_its_figures(tmp_path
     assert "lag of stream 0: 17 records in no batch yet (Kafka[Subscribe[orders]])" in lines
     assert "pending: 0 batches" in lines and "ledger: 1 entry that nobody has acknowledged or asked for" in lines
     assert any(
-        line.startswith("last error: ") and line.endswith("in output operation 0, pprint at job.py:7: ValueError: boom") for line in lines
+        line.startswith("last error: ")
+        and line.endswith("in output operation 0, pprint at job.py:7: ValueError: boom (the batch has succeeded since)")
+        for line in lines
     )
     data = told(tmp_path)
     assert (data["alive"], data["state"], data["exit_code"], data["ledger"]) == (True, "well", 0, 1)
     assert data["status"]["host"] == "host-1" and data["seconds_behind"] == 0 and data["input_rate"] == 40
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_an_error_whose_batch_has_succeeded_since_is_marked(tmp_path: Path, failed: bool) -> None:
+    checkpoint(tmp_path)
+    error = LastError(now_ms(), "ValueError: boom", last_batch(), "0, pprint at job.py:7")
+    leave(tmp_path, replace(living(last_error=error), recent=(BatchFigures(error.batch or last_batch(), 40, 3, 500, failed=failed),)))
+    (line,) = [line for line in status(tmp_path).output.splitlines() if line.startswith("last error: ")]
+    assert line.endswith("ValueError: boom" if failed else "ValueError: boom (the batch has succeeded since)")
 
 
 def test_the_limit_of_the_last_batch_stands_beside_the_lag() -> None:
