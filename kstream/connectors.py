@@ -185,13 +185,13 @@ class ConnectorTools:
     def read_records(
         self, connection: Mapping[str, Any], data: Mapping[str, Any], ranges: Sequence[PlannedRange]
     ) -> Iterator[LogRecord | UnreadableRange]:
-        """Read records, without a group and without a commit. Lazy; blocks on the brokers.
+        """Read records, for `kstream peek` for one. Without a group and without a commit. Lazy; blocks on the brokers.
 
         Args:
             connection: the result of `connection`.
-            data: plan data of the stream. A range that it has is read as the tasks of its batch read it: records that came in place of the
-                planned ones are not yielded.
-            ranges: the ranges, of partitions that `data` has.
+            data: plan data of the stream. Of a range that is in it, records that were written after the log was cut or made anew are not
+                taken for the planned ones.
+            ranges: the ranges, planned or not, of partitions that `data` has.
 
         Yields:
             The records in the order of the ranges, and in the place of lost ones an UnreadableRange.

@@ -267,14 +267,14 @@ class PlanLog:
         return {} if not found else by_stream(sorted(found), None if plan_epoch == self.epoch else self._numbers.get(plan_epoch))
 
     def complete(self, time: Time, plan_epoch: int, outcome: BatchOutcome) -> States:
-        """Record that every job of the batch has succeeded. Idempotent. Any thread.
+        """Record that every job of the batch has succeeded, if it had any. Idempotent. Any thread.
 
         Losses and records that were left out go to the ledger first, because a batch with a completion is never examined again.
 
         Args:
             time: the batch.
             plan_epoch: the epoch of its plan.
-            outcome: what the batch has found and left.
+            outcome: what is stored of the batch: its losses, skipped records, states and figures.
 
         Returns:
             The states that the completion names. They are others than those of the outcome if another driver has created it first.
@@ -287,7 +287,7 @@ class PlanLog:
         if lost or "skipped" in fields:
             self._create(names.lost(time, plan_epoch, self.epoch), "lost", {**fields, "lost": lost})
         created = self._create(names.done(time, plan_epoch), "done", {**fields, **found_fields(outcome)})
-        with self._lock:  # its jobs have run, so this driver had probed
+        with self._lock:  # jobs run only after `probe`, so a successor finds these plans, and `clean` may rely on them
             self._newest.extend(plan for plan in self._unprobed if plan[0] <= time)
             self._unprobed = [plan for plan in self._unprobed if plan[0] > time]
         if created or not outcome.states:

@@ -133,9 +133,9 @@ class BatchSpeed:
         return max(target_ms / slowness - overhead_ms, LEAST_SHARE * self._interval_ms) / slope_ms
 
     def _overhead_ms(self) -> float:
-        """Return what each batch costs, however few its records; 0 before two batches differed enough.
+        """Return what each batch costs, however few its records, by the line through the last ones; 0 before two differed enough.
 
-        No batch is faster than its overhead. The fastest one had no pause of the machine.
+        It is never more than the fastest batch took: a pause of the machine may have lengthened the others.
         """
         if self._slope_ms is None:
             return 0.0

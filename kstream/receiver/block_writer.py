@@ -278,7 +278,10 @@ class ReceiverBlockWriter:
     def onGenerateBlock(self, blockId: str) -> None: ...
 
     def onPushBlock(self, blockId: str, arrayBuffer: Iterable[Any]) -> None:
-        """Write a block. A block that has grown too large while the driver or a store was slow is written as several blocks."""
+        """Store a block, and block until the driver has acknowledged it.
+
+        A block that has grown too large while the driver or a store was slow is stored as several blocks. The first of them has the id.
+        """
         block_id: str | None = blockId
         for some in portions(counted_chunks(arrayBuffer, self._dumps), self._config.most_bytes):
             self._write_chunks(block_id or self._ids.next(), sum(chunk.count for chunk in some), [chunk.pickled for chunk in some])

@@ -121,14 +121,15 @@ class Receiver(ABC):
         self._running.store_all(dataItems, metadata)
 
     def storeBytes(self, pickled: bytes, metadata: Json = None) -> None:
-        """Store records as one block, as `storeAll` does (Spark's `store` of a ByteBuffer). Nobody counts them.
+        """Store records as one block, as `storeAll` does (Spark's `store` of a ByteBuffer). How many there are stays unknown to the driver.
 
         Args:
-            pickled: A list of records, pickled by one call of `dumps`.
+            pickled: A list of records, as one `pickle.dumps(records)` gives it.
             metadata: A JSON value that goes with the block to the driver.
 
         Raises:
             ValueError: there are no bytes.
+            TypeError, ValueError: the metadata is no JSON value. Nothing is stored.
             BlockNotStoredError, RpcError, IllegalStateError: as `storeAll` raises them.
         """
         self._running.store_bytes(pickled, metadata)

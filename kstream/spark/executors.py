@@ -142,7 +142,9 @@ def executor_cores(sc: SparkContext) -> list[int]:
 
 
 def task_attempts(sc: SparkContext, stage: int) -> list[Any]:
-    """Return the first tasks of a stage's first attempt from Spark's status store, which may be seconds behind. Asks the JVM.
+    """Return the newest attempts of the tasks of a stage's first attempt, oldest first, from Spark's status store. Asks the JVM.
+
+    The store may be seconds behind. Retries and speculative attempts are among them.
 
     Returns:
         Objects of the JVM: TaskData of Spark's API.

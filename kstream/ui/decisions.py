@@ -136,9 +136,10 @@ class Decisions(StreamingListener):
             self.note("error", text, info.batch_time, info.end_ms)
 
     def _note_rates(self) -> None:
-        """Keep rates that have changed, with the figures of the last batch that led to them.
+        """Keep rates that have changed, with the figures of the last batch, which shows how fast the job is.
 
-        At the end of a batch its rate may not be there yet: the listeners that compute rates may be told later than this one.
+        It is called when the next batch is submitted or started. At the end of a batch the listeners that compute its rate may not know
+        of it yet: they may be told later than this one.
         """
         info = self._measured
         for number, rate in self._rates().items():

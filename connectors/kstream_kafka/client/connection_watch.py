@@ -126,11 +126,13 @@ class ConnectionWatch:
         self._all_down = False
 
     def on_error(self, code: str, text: str) -> None:
-        """Note an error of the client. An error that is neither of TLS nor of authentication clears the broker's earlier ones.
+        """Note an error of the client, for `fatal_error`, which ends a wait that no retry can help.
+
+        An error that is neither of TLS nor of authentication clears the broker's earlier ones.
 
         Args:
             code: the name of the librdkafka error, for example `_ALL_BROKERS_DOWN`.
-            text: librdkafka's text as it is, which normally begins with the broker's name and address: the diagnosis asks there.
+            text: librdkafka's text as it is, which normally begins with the broker's name and address, to which `diagnose` connects.
         """
         if code == "_ALL_BROKERS_DOWN":
             self._all_down = True

@@ -223,10 +223,13 @@ class RangeConsumer(Protocol):
         ...
 
     def classify_error(self, error: Any) -> FetchErrorKind:
-        """Return the kind of an error event. NotAuthorizedError for a topic that this client may not read.
+        """Return what an error event means for the reader of a range. The client itself retries what can be retried.
 
         Args:
             error: the result of `error()` of a message.
+
+        Raises:
+            NotAuthorizedError: this client may not read the topic.
         """
         ...
 

@@ -32,7 +32,7 @@ class Journal:
         self.failure: tuple[int, str] | None = None
 
     def read(self) -> None:
-        """Take in the complete lines that were appended since the last call. Does not block. The file may not exist yet."""
+        """Take in the complete lines that the demo's drivers have appended since the last call. The file may not exist yet."""
         if not self._path.exists():
             return
         with open(self._path, "rb") as file:

@@ -15,18 +15,18 @@ Make: TypeAlias = Callable[[Any], Any] | None
 """Makes of a value what is written. None if the value is written as it is."""
 
 
-def as_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type with numbers for points in time, at every depth. Pure."""
+def times_as_integers(kind: pa.DataType) -> pa.DataType:
+    """Return the type to which a column is cast before its values are encoded: integers for times and durations, at every depth. Pure."""
     if pa.types.is_date32(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return pa.int64()
     if pa.types.is_list(kind):
-        return pa.list_(as_numbers(kind.value_type))
+        return pa.list_(times_as_integers(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(as_numbers(kind.key_type), as_numbers(kind.item_type))
+        return pa.map_(times_as_integers(kind.key_type), times_as_integers(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, as_numbers(field.type)) for field in kind])
+        return pa.struct([(field.name, times_as_integers(field.type)) for field in kind])
     return kind
 
 
@@ -37,7 +37,7 @@ def plain_rows(column: pa.Array, kind: pa.DataType) -> list[Any]:
         column: the column.
         kind: its type, as the encoder knows it. The column may have another width, as large_string.
     """
-    return column.cast(kind).cast(as_numbers(kind)).to_pylist()
+    return column.cast(kind).cast(times_as_integers(kind)).to_pylist()
 
 
 def or_none(make: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -82,7 +82,7 @@ def audit_command(output: str | None, job: str | None, prefix: str, inputs_only:
         entries = reading.entries()
         key = chosen(entries, job, output)
         shared = {topic for other, written in entries.items() if other != key for topic in topics_of(written)}
-        report = examined(reading, *key, entries[key], shared, inputs_only, reading.given_up(*key))
+        report = audit_of_output(reading, *key, entries[key], shared, inputs_only, reading.given_up(*key))
     if as_json:
         echo(json.dumps(_data(report)))
     else:
@@ -91,7 +91,7 @@ def audit_command(output: str | None, job: str | None, prefix: str, inputs_only:
     raise SystemExit(int(report.verdict))
 
 
-def examined(
+def audit_of_output(
     reading: SinkReading,
     job: str,
     output: str,
@@ -100,7 +100,7 @@ def examined(
     inputs_only: bool,
     given_up: Sequence[GivenUp] = (),
 ) -> AuditReport:
-    """Compare the entries of an output with each other, and with what it has written. Blocks on the brokers.
+    """Audit one output: compare its entries with each other, and with what it has written. Blocks on the brokers.
 
     Args:
         reading: reads the topics that were written.
@@ -108,7 +108,7 @@ def examined(
         entries: those of the audit, in the order of the log.
         shared: the topics to which other outputs have written, too.
         inputs_only: whether the topics that were written are not read.
-        given_up: the batches that were given up.
+        given_up: the batches whose plans `--forget-batch` has set aside: no driver runs them.
 
     Raises:
         KafkaError: the brokers do not answer, or refuse this client.
