@@ -307,6 +307,6 @@ def sc() -> Iterator[SparkContext]:
 
 @pytest.fixture(scope="module")
 def spark(sc: SparkContext) -> SparkSession:
-    from pyspark.sql import SparkSession
+    from kstream.spark.active_session import active_session
 
-    return SparkSession(sc)
+    return active_session(sc)

@@ -209,15 +209,19 @@ def test_KR1_createRDD_of_the_new_form_fails_only_when_it_is_computed(
 def test_foreachBatch_hands_out_dataframes_with_sparks_columns_and_the_batch_time(
     kafka: KafkaBroker, topic: Topic, sc: SparkContext, params: dict[str, Any]
 ) -> None:
-    name = topic(2)
+    """The function, in the thread of its job, also writes with a data source that is written in Python."""
+    name, copy = topic(2), topic(1)
+    SparkSession(sc)
     kafka.produce(name, [("k", str(i), i % 2) for i in range(100)])
     ssc = StreamingContext(sc, 1)
     stream = KafkaUtils.createDirectStream(ssc, [name], params, untilOffsets="latest")
     found: list[Any] = []
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap, "delivery": "at-least-once"}
 
     def batch(df: Any, batch_id: int) -> None:
         total = df.selectExpr("count(*) AS n", "sum(cast(cast(value AS string) AS int)) AS total").first()
         found.append((batch_id, df.columns, total.n, total.total))
+        df.select("value").write.format("kstream").mode("append").option("topic", copy).options(**servers).save()
 
     stream.foreachBatch(batch)
     run_to_the_end(ssc)
@@ -225,6 +229,7 @@ def test_foreachBatch_hands_out_dataframes_with_sparks_columns_and_the_batch_tim
     columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
     assert [(b, c, n) for b, c, n, _ in found] == [(b, columns, progress[b]) for b, _, _, _ in found]
     assert sum(total or 0 for _, _, _, total in found) == sum(range(100))
+    assert kafka.log_range(copy) == (0, 100)
 
 
 def test_createDataFrame_reads_ranges_packed_or_split_alike(

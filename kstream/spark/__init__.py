@@ -8,6 +8,7 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
     workers_python      the Python that the workers run
     executor_check      asks the executors before the first batch whether they can run the tasks of a job
     executor_questions  what `kstream doctor` asks each of them about checkpoint and brokers
+    active_session      the SparkSession of a thread
     java                finds a Java that Spark can run on
     jvm_watch           the end of Spark's JVM is the end of the context
     java_gateway        the JVM that this process calls, in a driver and in a worker

@@ -294,8 +294,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         Example:
             stream.foreachBatch(lambda df, batch_id: df.write.mode("overwrite").parquet(f"/orders/{batch_id}"))
         """
-        from pyspark.sql import SparkSession
-
+        from kstream.spark.active_session import active_session
         from kstream_kafka.reader.data_frame import checked_columns, checked_typed_columns, kafka_data_frame
 
         check_function("foreachBatch", "func", func)
@@ -316,8 +315,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
                 self._recorder.for_workers(registry)
 
         def output(time: Time, rdd: Any) -> object:
-            spark = SparkSession.getActiveSession() or SparkSession(rdd.context)
-            return func(kafka_data_frame(spark, rdd.reads, chosen, typed), time.milliseconds)
+            return func(kafka_data_frame(active_session(rdd.context), rdd.reads, chosen, typed), time.milliseconds)
 
         names = checked_names("foreachBatch", outputs)
         self._output("foreachBatch", FunctionOutput("foreachBatch", output, names) if names else output)
