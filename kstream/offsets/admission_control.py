@@ -150,10 +150,10 @@ class AdmissionControl:
         with self._lock:
             rate, bytes_a_record = self._measured_rate, self._bytes_a_record
         estimate = estimated_rate(self._settings.backpressure, rate, self._settings.initial_rate)
-        until = clamp(current, ends, self._rates(estimate))
+        until = clamp(current, ends, self._rate_limits(estimate))
         limit: ReadLimit | None = None
         if until != ends:
-            is_capped = estimate is None or until == clamp(current, ends, self._rates(None))
+            is_capped = estimate is None or until == clamp(current, ends, self._rate_limits(None))
             reason = "maxRatePerPartition" if is_capped else "backpressure" if rate else "initialRate"
             limit = ReadLimit(reason, _length(current, until))
         for ceiling in self._ceilings(time, open_batches, bytes_a_record):
@@ -173,7 +173,7 @@ class AdmissionControl:
             current: the next offset of each partition.
             ends: the end of its log at the time of the batch, not before that offset.
         """
-        until = clamp(current, ends, self._rates(None))
+        until = clamp(current, ends, self._rate_limits(None))
         self._set_limit(time, None if until == ends else ReadLimit("maxRatePerPartition", _length(current, until)))
         return until
 
@@ -183,7 +183,13 @@ class AdmissionControl:
             self._limit = time, limit
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Offsets) -> None:
-        """Note the durable plan of a batch of `admit`."""
+        """Note that the plan of a batch is durable whose range ends `admit` has returned. Not called for `admit_missed`.
+
+        Args:
+            time: the batch.
+            ranges: its planned ranges; all empty for a batch without records.
+            ends: the ends of the logs when it was planned.
+        """
         ranges = list(ranges)
         if any(r.count() for r in ranges):
             self._has_taken, self._waiting_since = True, None
@@ -192,7 +198,7 @@ class AdmissionControl:
         self._catch_up.planned(time, ranges, ends)
 
     def _ceilings(self, time: Time, open_batches: Collection[Time], bytes_a_record: float) -> Iterable[Ceiling]:
-        """Yield the limits of a batch besides its rates."""
+        """Yield the limits of a batch besides its rates. `admit` applies them in this order; the last that lowers a range is the reason."""
         yield from self._catch_up.ceilings(time, open_batches)
         if self._settings.backpressure and self._is_late(open_batches):
             yield Ceiling(total=0, reason="lateBatches")
@@ -211,11 +217,11 @@ class AdmissionControl:
         with_records = [] if oldest is None or oldest in self._empty else [oldest]
         return is_late(with_records, open_batches, self._settings.concurrent_jobs)
 
-    def _rates(self, estimate: float | None) -> RateLimits:
+    def _rate_limits(self, estimate: float | None) -> RateLimits:
         return RateLimits(self.interval.milliseconds, self._settings.max_rate, self._settings.min_rate, estimate)
 
     def _must_wait(self, time: Time, available: int) -> bool:
-        """Return whether a batch has too few records and waits. The first batch with records never waits.
+        """Return whether a batch has too few records and takes none; note since when the stream waits. The first records never wait.
 
         Else a driver that dies and starts again before `max_wait_ms` has passed, again and again, would never read. A record may have come
         just after the plan before the one that saw it first, and a batch that waits leaves it until the next plan.

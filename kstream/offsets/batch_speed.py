@@ -94,6 +94,7 @@ class BatchSpeed:
         return self._budget_ms if overhead_ms < MOST_OVERHEAD * self._interval_ms else 2 * overhead_ms
 
     def add(self, cost: BatchCost) -> None:
+        """Note the cost of a batch that has ended. The line is drawn again if two of the last batches differ enough."""
         pairs = [(one, other) for one, other in combinations([*self._costs, cost], 2) if _differ(one, other)]
         self._costs.append(cost)
         if pairs:  # else the last line holds: batches of equal size tell nothing new about it
@@ -101,7 +102,11 @@ class BatchSpeed:
             self._slope_ms = max(0.0, statistics.median(slopes))
 
     def fitting(self) -> int:
-        """Return how many records the next batch may have; at least 1. Call this after `add`."""
+        """Return how many records the next batch may have to end within `target_ms`; at least 1. Call this after `add`.
+
+        The line through the last batches counts, up to GROWTH times the records of the last batch or what a division of these by its time
+        gives. Without a line the division counts; after some batches of equal size SPREAD times as much, so that a line can be drawn.
+        """
         last, overhead_ms = self._costs[-1], self._overhead_ms()
         target_ms = self._target_ms(overhead_ms)
         divided = last.records * target_ms / last.processing_ms

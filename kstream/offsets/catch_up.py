@@ -137,7 +137,10 @@ class CatchUp:
             return self._behind and not self._is_measured and any(batch in open_batches for batch in self._unfinished)
 
     def planned(self, time: Time, ranges: Iterable[OffsetRange], ends: Mapping[Partition, int]) -> None:
-        """Note the durable plan of a batch."""
+        """Note the durable plan of a batch. If it leaves nothing in the logs, the stream has caught up.
+
+        If it leaves records after a pause of PAUSE_INTERVALS, the stream is behind again.
+        """
         taken = left = 0
         for r in ranges:
             taken += r.count()
@@ -184,11 +187,11 @@ class CatchUp:
                 self._speed_before.add(cost)
 
     def _rate(self) -> tuple[int, float]:
-        """Return how many records a batch takes, and the seconds from one such batch to the next. Call this under the lock."""
+        """Return how many records a batch may take now, and the seconds from one such batch to the next. Call this under the lock."""
         return self._speed.fitting(), max(self._interval.milliseconds, self._speed.target_ms) / 1000
 
     def _has_paused(self, time: Time) -> bool:
-        """Return whether many intervals lie between the last plan and this one. Call this under the lock."""
+        """Return whether more than PAUSE_INTERVALS lie between the last plan and the batch. Call this under the lock."""
         return self._last is not None and time.since(self._last).milliseconds > PAUSE_INTERVALS * self._interval.milliseconds
 
 

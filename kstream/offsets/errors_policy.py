@@ -80,7 +80,7 @@ class RecordErrorPolicy:
         return ErrorsPolicy(ErrorLimit(self.max_ratio, sum(r.count() for r in ranges)), dead_letters, stored_property)
 
     def check(self, ranges: Sequence[OffsetRange], report: ReportData) -> None:
-        """Check what the tasks of a batch have reported so far. Pure.
+        """Check what the tasks of a batch have reported so far, after each of its jobs. Pure.
 
         Args:
             ranges: the planned ranges of the batch.
@@ -201,7 +201,7 @@ class RecordErrorLog:
         self._log(due)
 
     def _due(self) -> dict[ErrorKind, _Counted]:
-        """Take the errors that are logged now. Called under the lock."""
+        """Remove and return the errors whose line is due: of kinds without a line in the last minute; after `close` all. Under the lock."""
         now = self._monotonic_ms()
         self._logged_at = {kind: at for kind, at in self._logged_at.items() if now - at < LOG_PAUSE_MS and not self._is_closed}
         due = {kind: counted for kind, counted in self._counted.items() if kind not in self._logged_at}

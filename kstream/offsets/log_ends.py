@@ -18,9 +18,9 @@ Ends: TypeAlias = dict[Partition, int]
 def ends_at_times(request: RequestOffsets, times_ms: Sequence[int], latest: Mapping[Partition, int]) -> dict[int, Ends]:
     """Find where each log ended at each of the times, by a binary search. Blocks for the answers.
 
-    It asks for the first and the last time, then for the middle of each interval whose ends have different answers. If both ends have the
-    same answer, all times between have it too, because the offset never falls when the time rises. So an idle night costs a few requests,
-    and a busy one a request for each time.
+    The search asks for the first and the last time, then for the middle of each interval whose ends have different answers. If both ends
+    have the same answer, all times between have it too, because the offset never falls when the time rises. So an idle night costs a few
+    requests, and a busy one a request for each time.
 
     Args:
         request: asks the brokers.

@@ -60,7 +60,7 @@ class ReadReport:
         self.counts[split.topic, split.partition, split.fromOffset] = (split.untilOffset, records)
 
     def record_length(self, split: OffsetRange, records: int, num_bytes: int) -> None:
-        """Record the bytes of some records of a split. Called before they are handed out, for nobody may ask for the next ones.
+        """Record the bytes of some records of a split. Called before they are handed out, for their reader may stop after them.
 
         Args:
             split: the range of the split.
@@ -72,7 +72,7 @@ class ReadReport:
         self.lengths[first] = known[0] + records, known[1] + num_bytes
 
     def record_time(self, split: OffsetRange, timestamp_ms: int) -> None:
-        """Record the timestamp of the record with which a split begins, in milliseconds since the Unix epoch."""
+        """Record the timestamp of the record with which a split begins, in ms since the Unix epoch. The oldest of the task is kept."""
         first = next(iter(self.oldest), (split.topic, split.partition, split.fromOffset))
         self.oldest[first] = min(self.oldest.get(first, timestamp_ms), timestamp_ms)
 

@@ -39,7 +39,7 @@ def resolve(log: Log, positions: Positions, now_ms: int, partitions: Collection[
 def _offset(log: Log, partition: Partition, position: Position | None, ends: tuple[int, int], now_ms: int) -> int:
     """Return the offset of one partition. May block on the Log. Raises the errors of `resolve`.
 
-    `ends` are the first offset of the partition and its end.
+    `ends` are the first offset of the partition and the end of its log.
     """
     earliest, latest = ends
     if position is None:
