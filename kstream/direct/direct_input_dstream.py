@@ -60,13 +60,13 @@ class DirectInputDStream(InputDStream[R]):
 
     @property
     def tasks_report(self) -> bool:
-        """Whether a policy lets a batch succeed without some of its records."""
+        """Whether a policy lets a batch succeed without some of its records, so that all its partitions are read in each try."""
         return self.errors_policy != "fail" or self.on_data_loss != FAIL
 
     # -- planning
 
     def start(self, services: InputServices) -> None:
-        """Tell the planner what batches of earlier drivers have cost. An override calls this method first."""
+        """Tell the planner what batches of earlier drivers have cost. An override calls this method, and then begins the planner."""
         super().start(services)
         self.planner.admission.restore(services.last_batches, self.id)
 
@@ -132,7 +132,7 @@ class DirectInputDStream(InputDStream[R]):
         return metadata_of(plan.ranges, planner.log_ends(time), planner.pinned, self._source_text(plan), limits)
 
     def _reports_of_tasks(self) -> ReadReportAccumulator:
-        """Return the read reports of the tasks. The first call makes their accumulator, which needs a JVM."""
+        """Return the read reports of the tasks of this stream. The first call makes their accumulator, which needs a JVM."""
         if self._read_reports is None:
             self._read_reports = ReadReportAccumulator(self.ssc.sparkContext)
         return self._read_reports
@@ -163,7 +163,10 @@ class DirectInputDStream(InputDStream[R]):
             return InputOutcome(counts, told, self.on_data_loss == REPORT, sorted(plan.skipped), kinds, num_bytes, oldest)
 
     def _note_findings(self, time: Time, lost: Sequence[LostRange], errors: KindCounts) -> None:
-        """Act on the losses and the record errors of a batch, before its outcome is made. By default this does nothing. Any thread."""
+        """Act on the losses and the record errors of a batch. Called by `outcome`; any thread. By default this does nothing.
+
+        The Kafka stream logs the record errors here, and lets its next plan look at a topic that was made anew.
+        """
 
     def clear_metadata(self, time: Time) -> None:
         """Drop the plans and the read reports of batches that are older than the remember duration."""

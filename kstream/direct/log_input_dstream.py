@@ -84,7 +84,7 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
         self._planner = LogPlanner(
             log,
             self._starting_offsets,
-            AdmissionControl(_limits(settings), self.slide_duration),
+            AdmissionControl(_admission_settings(settings), self.slide_duration),
             clock or SystemClock(),
             by_timestamp=settings[DOWNTIME] == "by-timestamp",
             tolerate_loss=self.on_data_loss != FAIL,
@@ -162,7 +162,7 @@ class LogInputDStream(DirectInputDStream[LogPlan]):
         return LogInputDStream(ssc, log, Positions.from_json(recipe.args["startingOffsets"]), recipe.args["maxRecordsPerTask"])
 
 
-def _limits(settings: Settings) -> AdmissionSettings:
+def _admission_settings(settings: Settings) -> AdmissionSettings:
     most = settings[LOG_MAX_RATE_PER_PARTITION]
     return AdmissionSettings(
         max_rate=lambda _: most,

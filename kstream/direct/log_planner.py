@@ -103,6 +103,7 @@ class LogPlanner:
         return self._next
 
     def starting_point(self) -> LogPlan:
+        """Return a plan of empty ranges at the starting offsets. Call this after `begin`."""
         return LogPlan.empty_at(self._log.name, self.positions)
 
     def missed(self, times: Sequence[Time]) -> Collection[Time] | None:
@@ -177,6 +178,7 @@ class LogPlanner:
         return current, lost
 
     def planned(self, time: Time, plan: LogPlan) -> None:
+        """Move the offsets to the ends of a plan that is durable now. Tell the limits of it, unless it is a missed batch by timestamp."""
         ends = self.log_ends(time)
         if ends is not None and time.milliseconds not in self._past_ends:
             self.admission.planned(time, plan.ranges, ends)
@@ -190,5 +192,6 @@ class LogPlanner:
         self._gone = (self._gone | deleted) - (self._latest[1].keys() if self._latest is not None else set())
 
     def log_ends(self, time: Time) -> Mapping[Partition, int] | None:
+        """Return the ends of the logs when a batch was planned; None unless this planner has planned it last. Any thread."""
         latest = self._latest
         return latest[1] if latest is not None and latest[0] == time else None

@@ -109,7 +109,10 @@ class LogTask:
             self.accumulator.add({self.time_ms: found})
 
     def _records(self, split: OffsetRange, report: ReadReport) -> Iterator[Any]:
-        """Yield the records of a range. A loss is recorded in the report, or raised."""
+        """Yield the records of a range, and report how many there were. A loss is reported, too, or raised.
+
+        Meanwhile `kstream.worker.current_record` knows the place of the record, for errors of the functions behind this read.
+        """
         read = 0
         note(lambda: read - 1, partial(_record_at, split, self.log.offsets_have_gaps))
         try:

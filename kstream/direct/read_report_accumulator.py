@@ -81,7 +81,10 @@ class ReadReportAccumulator:
             raise
 
     def errors(self, time_ms: int) -> ReportData:
-        """Return the report of a batch so far; what it says about undelivered dead letters is removed. Any thread."""
+        """Return the counts, the record errors and the undelivered dead letters of a batch so far. Any thread.
+
+        The undelivered ones are removed: they fail the job that has just ended, and not its next try.
+        """
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
             found = known.get(time_ms, {})
@@ -90,7 +93,7 @@ class ReadReportAccumulator:
             return {"counts": dict(found.get("counts", {})), "errors": errors, "undelivered": undelivered}
 
     def add_letters(self, found: Mapping[int, StoredLetters]) -> None:
-        """Add dead letters that are stored, by batch time in ms, as if tasks had reported them. Any thread."""
+        """Add dead letters that earlier drivers have stored, by batch time in ms, as if tasks had reported them. Any thread."""
         if found:
             self.accumulator.add({time_ms: {"letters": letters} for time_ms, letters in found.items()})
 
