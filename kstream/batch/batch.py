@@ -169,13 +169,17 @@ class JobSet:
             return is_first
 
     def has_ended(self, job: Job) -> bool:
-        """Note in the job's thread that the job has ended, in success or failure; return whether all jobs of the set have ended now."""
+        """Note that a job has ended, in success or failure; return whether it was the last of the set.
+
+        Called in the thread of the job, before the event thread hears of the end (`handle_completion`). The thread of the last job then
+        writes the states of the batch.
+        """
         with self._lock:
             self._not_ended.discard(job.output_op_id)
             return not self._not_ended
 
     def handle_completion(self, job: Job, at_ms: int) -> bool:
-        """Note the end of a job, in success or failure; return whether all jobs of the set have ended now."""
+        """Note the end of a job, in success or failure; with the last job also that of the batch. Return whether it was the last."""
         with self._lock:
             self._incomplete.discard(job.output_op_id)
             if self._incomplete:
@@ -184,7 +188,7 @@ class JobSet:
             return True
 
     def waiting_jobs(self) -> list[Job]:
-        """Return the jobs that have not ended: all, or those of a retry."""
+        """Return the jobs that have not ended: at a submission all, or in a retry those that had not succeeded."""
         with self._lock:
             return [job for job in self.jobs if job.output_op_id in self._incomplete]
 

@@ -79,7 +79,7 @@ class StreamInputInfo:
         return self.figures.losses
 
     def then(self, newer: StreamInputInfo) -> StreamInputInfo:
-        """Return the numbers of some batches and of a newer one together, with the facts of this one."""
+        """Return the sum of this share, which may stand for several batches, and that of a newer batch. The facts are those of this one."""
         return StreamInputInfo(self.stream_id, self.num_records + newer.num_records, self.facts, self.figures.then(newer.figures))
 
     def metadata(self) -> Mapping[str, Any]:

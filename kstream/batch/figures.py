@@ -77,7 +77,7 @@ class Figures:
         return _folded(self, other, is_newer=False)
 
     def then(self: F, newer: F) -> F:
-        """Return the figures of some batches and of a newer one together."""
+        """Return the sum of these figures, which may stand for several batches, and those of a newer batch."""
         return _folded(self, newer, is_newer=True)
 
     def known(self) -> list[KnownFigure]:
@@ -117,13 +117,13 @@ def _by_field(figures: type[Figures]) -> dict[str, FigureField]:
 
 
 def camel_case(name: str) -> str:
-    """Return a name of Python as JSON has it."""
+    """Return a name of Python as JSON has it: `writtenBytes` for `written_bytes`."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
 
 
 def _folded(one: F, other: F, is_newer: bool) -> F:
-    """Return both together: their sum; of a figure that does not add up the newer one, or else the larger one."""
+    """Return both together: their sum; of a figure that does not add up the value of `other` if that is newer, else the larger one."""
     shown, values = _by_field(type(one)), dict[str, int | None]()
     for each in fields(one):
         both: tuple[int | None, int | None] = getattr(one, each.name), getattr(other, each.name)

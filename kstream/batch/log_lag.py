@@ -69,7 +69,7 @@ class LogLag:
 
     @property
     def unplanned(self) -> int:
-        """Those of them that no batch has."""
+        """The records after the newest plan: no batch has them yet."""
         return self.plan.lag or 0
 
     def by_partition(self, now_ms: int) -> Iterator[PartitionLag]:

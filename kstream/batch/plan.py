@@ -314,10 +314,10 @@ def kind_of(data: Mapping[str, Json]) -> str:
 
 
 def with_kind(encoded: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return what the log stores of an encoded plan: if the plan does not say its kind, this is JSON."""
+    """Return what the log stores of an encoded plan: the plan itself, with the kind JSON if it does not say its kind."""
     return encoded if _FIELD in encoded else {_FIELD: JSON, **encoded}
 
 
 def without_kind(stored: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return what `encode` gave: the inverse of `with_kind`. A plan of before is returned as it is."""
+    """Return what `encode` gave: the inverse of `with_kind`. A plan of an older kstream, without a kind, is returned as it is."""
     return {key: value for key, value in stored.items() if key != _FIELD} if stored.get(_FIELD) == JSON else stored
