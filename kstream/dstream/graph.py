@@ -85,6 +85,7 @@ class DStreamGraph:
 
     @property
     def keeps_layout(self) -> bool:
+        """Whether each try of a batch must divide its records in the same way, for an output that writes by partition."""
         return any(output.keeps_layout for output in self.outputs())
 
     def keep_parallelism(self, plans: Iterable[BatchPlan]) -> int | None:
@@ -99,6 +100,7 @@ class DStreamGraph:
         return self._own_parallelism
 
     def parallelism_of(self, time: Time) -> int | None:
+        """Return the default parallelism of the driver that planned a batch; None if it is not kept (see `keep_parallelism`)."""
         return self._parallelism.get(time, self._own_parallelism)
 
     def output_names(self) -> tuple[str, ...]:
@@ -122,6 +124,7 @@ class DStreamGraph:
         return self._inputs_among(self.in_order())
 
     def inputs_of(self, stream: DStreamNode) -> list[InputDStream[Any]]:
+        """Return the inputs that a stream depends on, by id."""
         return self._inputs_among(in_order([stream]))
 
     def _inputs_among(self, streams: list[DStreamNode]) -> list[InputDStream[Any]]:
@@ -199,7 +202,7 @@ class DStreamGraph:
             stream.window_lookback = zero_time.since(oldest[stream])
 
     def reaches(self, time: Time) -> None:
-        """Note that a batch is generated, or runs without jobs. The JobGenerator's thread."""
+        """Note that the batches up to this one are generated, or run without jobs; see `newest_generated`. The JobGenerator's thread."""
         self.newest_generated = time if self.newest_generated is None else max(time, self.newest_generated)
 
     def generate_jobs(self, batch: OutputBatch) -> list[Job]:
@@ -212,7 +215,7 @@ class DStreamGraph:
         return [job for job in jobs if job is not None]
 
     def outcomes(self, time: Time) -> dict[int, InputOutcome]:
-        """Return the outcome of a batch whose jobs have succeeded, by input id. Called once a batch, by any thread."""
+        """Return the outcome of each input of a batch whose jobs have succeeded, by input id. For a replay: nothing is stored."""
         found = ((stream.id, stream.outcome_of(time)) for stream in self.active_inputs())
         return {number: outcome for number, outcome in found if outcome is not None}
 
@@ -294,11 +297,14 @@ class DStreamGraph:
         return True
 
     def has_taken_in(self, time: Time) -> bool:
-        """Return whether this driver began with totals of a window that have the data of a batch in them, to be taken out again later."""
+        """Return whether this driver began with totals of a window (with an inverse) that have the data of a batch in them.
+
+        A later batch takes this data out again. So it must be the same, and no record of the batch can be left out now.
+        """
         return any(stream.takes_out and stream.begins_after(time) for stream in self.active_states())
 
     def has_states_after(self, time: Time) -> bool:
-        """Return whether a state of a later batch is made: it has in it, or soon will have, what the batch has given to its own state."""
+        """Return whether the RDD of a state of a later batch is made already. It is made from the state of this batch."""
         return any(t > time for stream in self.active_states() for t in stream.generated_times)
 
     def longest_remember(self) -> Duration:

@@ -82,6 +82,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
                 stream._write_recipe()
 
     def _write_recipe(self) -> None:
+        """Record this input with its recipe, and the functions that its tasks run, at the line where the user made the input."""
         with self.recorder.at(self.creation_site):  # not that of the operator that may be the first to need the record
             self.recorder.add_input(self, self.recipe(), self.no_recipe_reason or f"{self!r} has no recipe()")
             for function in self.worker_functions():
@@ -142,7 +143,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
             return self.decode(without_kind(record.inputs[self.id]))
 
     def another_kind(self, data: Mapping[str, Json]) -> NotRecoverableError:
-        """Return the error that `decode` raises for data that no input of this class has stored."""
+        """Return the error that `decode` raises for the stored plan of another kind of input."""
         fields = ", ".join(sorted(data)) or "empty"
         return NotRecoverableError(
             f"{self!r}  cannot continue from the stored data of another kind of input ({kind_of(data)}: {fields}): the order in which the "
@@ -292,7 +293,10 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         """
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Note that a batch has ended. Called by the JobGenerator's thread; must not block."""
+        """Note which batches have not succeeded, when batches have ended. Called by the JobGenerator's thread; must not block.
+
+        An input may then commit the offsets of the others.
+        """
 
     @property
     def exhausted(self) -> bool:

@@ -171,6 +171,7 @@ class DStreamNode(ABC):
         return all(parent.has_batch(time) for parent in self.dependencies)
 
     def _is_time_valid(self, time: Time) -> bool:
+        """Return whether this stream slides to the time: it is after the zero time, by a whole number of slide durations."""
         zero = self._initialized()
         return time > zero and time.since(zero).isMultipleOf(self.slide_duration)
 
@@ -233,6 +234,7 @@ class DStreamNode(ABC):
         self._unpersist(old)
 
     def _forgettable(self, time: Time) -> list[Time]:
+        """Return the batches whose RDDs `clear_metadata` forgets: those that are `outdated`, unless a subclass keeps more of them."""
         return self.outdated(self._generated, time)
 
     def outdated(self, batches: Iterable[Time], time: Time) -> list[Time]:
@@ -241,6 +243,7 @@ class DStreamNode(ABC):
         return [t for t in batches if t not in required]
 
     def _unpersist(self, rdds: Sequence[RDD[Any]]) -> None:
+        """Unpersist RDDs that are forgotten, if this stream persists its RDDs and `spark.streaming.unpersist` is true."""
         if self.storage_level is not None and self.ssc.settings[UNPERSIST]:
             for rdd in rdds:
                 rdd.unpersist()

@@ -196,6 +196,7 @@ class ReceivedBlocks:
             self._released.extend(released)
 
     def _locate(self, block: ReceivedBlockInfo) -> BlockLocations:
+        """Return a block with its replicas on the known stores, and with its place in the receiver's log if receivers write one."""
         handle = block.handle if self._log is not None else None
         return BlockLocations(block.block_id, block.num_records, self._tracker.replicas(block), handle, self._log)
 

@@ -216,6 +216,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return InputOutcome(lost=lost, report=self._on_data_loss == REPORT)
 
     def metadata(self, time: Time, plan: ReceiverPlan) -> Mapping[str, Any]:
+        """Return the blocks; for the progress report their number, and the rate that the receiver was told last."""
         name, rate = type(self.receiver).__name__, self._rate
         limits = {} if rate is None else {"backpressureRate": rate}
         metrics = {"blocks": len(plan.blocks)}

@@ -180,6 +180,7 @@ class Recorder:
         return any(noted.value is function for noted in self.worker_functions)
 
     def _here(self) -> str:
+        """Return the place of the operator call, or else of the user's line, for messages."""
         return (self.site or user_call_site()).short_form
 
     def _add(self, stream: RecordedStream | None, call: dict[str, Any]) -> None:
@@ -258,10 +259,12 @@ class Replay:
                 self._streams.append(result)
 
     def _input(self, call: dict[str, Any]) -> RecordedStream:
+        """Make an input again from the recipe in its record."""
         functions = {name: self._decode(v) for name, v in call["functions"].items()}
         return self._make_input(Recipe(call["input"], call["args"], functions))
 
     def _call(self, call: dict[str, Any]) -> Any:
+        """Repeat an operator call, on the stream that was called or on the context; return its result."""
         target = self._host if call["on"] is None else self._streams[call["on"]]
         args = [self._decode(a) for a in call["args"]]
         kwargs = {k: self._decode(v) for k, v in call["kwargs"].items()}

@@ -106,7 +106,7 @@ class StateFiles:
         return found
 
     def _note(self, measured: StateFigures) -> None:
-        """Note what was measured of a file."""
+        """Add what was measured of a file to the figures that `take_figures` returns next."""
         with self._lock:
             self._figures = self._figures.plus(measured)
 
@@ -167,6 +167,7 @@ class StateFiles:
 
 
 def _checkpoint(time: Time, files: Mapping[int, tuple[str, int]]) -> StateCheckpoint:
+    """Return the StateCheckpoint of files that were written: index of the partition → (name, worker's hash of `_WORD`)."""
     in_order = [files[index] for index in range(len(files))]
     return StateCheckpoint(time, tuple(name for name, _ in in_order), in_order[0][1] if in_order else None)
 
@@ -202,6 +203,7 @@ def _name_of(prefix: str, index: int) -> str:
 
 # In `_encoded` and `_written` the fourth element is the worker's hash of `_WORD`; see `StateFiles.hashing`.
 def _encoded(stream: str, prefix: str, index: int, elements: Iterable[Any]) -> Iterator[tuple[str, int, str, int, bytes]]:
+    """Yield stream, partition, name of a file, hash, and the bytes of the partition's state, which the driver then writes."""
     yield stream, index, _name_of(prefix, index), _hash(_WORD), encode_state(elements, _dumps)
 
 
@@ -217,6 +219,7 @@ def _written(place: StorePlace) -> Callable[[str, str, int, Iterable[Any]], Iter
 
 
 def _read(place: StorePlace, files: tuple[str, ...], count: Accumulator[int], index: int, nothing: Iterable[Any]) -> Iterator[Any]:
+    """Return the elements of a partition's state from its file, and add its bytes to `count`. `nothing` is the partition of `_base`."""
     for _ in nothing:  # to its end: Spark discards a worker with unread input
         pass
     store = place.open()

@@ -192,7 +192,7 @@ class StatefulDStream(DStreamNode):
             if time not in self._generated and self._is_time_valid(time):
                 began = self._began_before(time)
                 if began is None:
-                    return self._before_the_beginning(time)
+                    return self._check_began_empty(time)
                 self._continue_from_written(time)
                 self._make(time, began)
             return self._generated.get(time)
@@ -208,7 +208,10 @@ class StatefulDStream(DStreamNode):
                 self._cut_long_lineage(missing, super().getOrCompute(missing))
 
     def _complete_state(self, time: Time) -> None:
-        """Give a state that was read from files what was computed with it, from the state before. Call this under the lock."""
+        """Make again what a batch computed besides its state (see `stands_in`), if the state was read from files. Under the lock.
+
+        It is made from the state before, which may have to be made first.
+        """
         began = max((t for t in self._older if t < time), default=None)
         if began is not None and self.has_batch(time):
             self._make(time - self.slide_duration, began)
@@ -255,8 +258,8 @@ class StatefulDStream(DStreamNode):
         times = (time - self.slide_duration + step).to(time, step)
         return any(stream.has_batch(t) for stream in self._inputs for t in times)
 
-    def _before_the_beginning(self, time: Time) -> None:
-        """Raise NoRDDError unless there was no state at the beginning."""
+    def _check_began_empty(self, time: Time) -> None:
+        """Raise NoRDDError for a state from before the beginning, unless there was none then."""
         if not self._beginning.was_empty:
             raise NoRDDError(
                 f"the state of {self!r} at batch {time} is no longer known: this driver continued from the state at {self._beginning.time}",
@@ -380,7 +383,7 @@ class StatefulDStream(DStreamNode):
             return needed | {began for began, until in self._older.items() if is_read(until)}
 
     def begins_after(self, time: Time) -> bool:
-        """Return whether this driver began with a state of a batch that is not older: it has the data of that batch in it."""
+        """Return whether the state with which this driver began is that of this batch or of a later one, and so has its data in it."""
         with self._lock:
             return self._beginning.time >= time
 
@@ -421,7 +424,7 @@ class StatefulDStream(DStreamNode):
         with self._lock:
             younger = [t for t in self._generated if t > recovery.time]
             if recovery.state is not None:
-                self._stand_on(recovery.time, recovery.state)
+                self._replace_by_files(recovery.time, recovery.state)
             self._replaced += [(t, self._lineage.bases[t], self._generated.pop(t)) for t in younger]
             self._with_blocks.difference_update(younger)
             self._lineage.forget(younger)
@@ -434,7 +437,7 @@ class StatefulDStream(DStreamNode):
         if self._lineage.bases[written.time] != written.time:
             state = self._read(written.read)
             if state is not None:
-                self._stand_on(written.time, state)
+                self._replace_by_files(written.time, state)
 
     def _read(self, read: Callable[[], RDD[Any]]) -> RDD[Any] | None:
         """Return an RDD of a written state. If its files cannot be read, log a warning and return None."""
@@ -444,8 +447,8 @@ class StatefulDStream(DStreamNode):
             logger.warning("the state of %r that was written cannot be read back: %s", self, e)
             return None
 
-    def _stand_on(self, written: Time, state: RDD[Any]) -> None:
-        """Replace the RDD of a written state by an RDD of its files. Call this under the lock."""
+    def _replace_by_files(self, written: Time, state: RDD[Any]) -> None:
+        """Replace the RDD of a written state by an RDD of its files, which cuts the lineage of later states. Call this under the lock."""
         made = self._generated.get(written)
         if made is not None:
             self.stands_in(state, made)
@@ -472,7 +475,7 @@ class StatefulDStream(DStreamNode):
             return min(to_make, default=max(self._generated, default=self._beginning.time))
 
     def forget_older(self, time: Time) -> None:
-        """Forget from which states batches before `time` are computed, because they have ended."""
+        """Forget the states of `begin_older` from which only batches before `time` are computed, because these have ended."""
         with self._lock:
             self._older = {began: until for began, until in self._older.items() if until >= time}
             self._without_results = {t for t in self._without_results if any(began < t <= until for began, until in self._older.items())}
@@ -513,6 +516,7 @@ class StatefulDStream(DStreamNode):
                     del checkpoints[time]
 
     def _forgettable(self, time: Time) -> list[Time]:
+        """Return the batches whose states are outdated, without those from which later states may still be computed."""
         newest = max(self._generated, default=None)
         return [t for t in super()._forgettable(time) if t != newest and t not in self._older and not self._lineage.is_anchor(t, time)]
 

@@ -115,6 +115,7 @@ class RecordDStream(TransformedDStream):
         return parent.storage_level is not None or parent.stands_on_storage
 
     def _made(self, _time: Time, rdd: RDD[Any]) -> RDD[Any]:
+        """Return the operator's RDD of the parent's RDD: by `plain`, or under an errors policy by a function that obeys it."""
         (parent,) = self.dependencies
         if parent.storage_level is not None and self.knows_records:
             rdd = rdd.mapPartitionsWithIndex(behind_storage(cast("PipelinedRDD[Any, Any]", rdd).func), True)

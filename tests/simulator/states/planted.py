@@ -48,7 +48,7 @@ def an_rdd_that_a_submitted_batch_of_a_backlog_holds_is_replaced(patch: pytest.M
                 del self._generated[made]
             self._with_blocks.difference_update(younger)
             self._lineage.forget(younger)
-            self._stand_on(written.time, written.read())
+            self._replace_by_files(written.time, written.read())
 
     patch.setattr(StatefulDStream, "_continue_from_written", continued)
 
