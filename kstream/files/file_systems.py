@@ -95,7 +95,7 @@ def file_system(url: str) -> LocalFiles | FsspecFiles | ObjectFiles:
 
 
 class LocalFiles:
-    """The local disk, and file systems that are mounted there."""
+    """The local disk, and file systems that are mounted there. For its methods see `file_system`."""
 
     def qualified(self, path: str) -> str:
         if scheme_of(path) == "file":  # no URL parser: as in Hadoop, `?` is a wild card and `%20` is literal
@@ -121,7 +121,7 @@ class LocalFiles:
 
 
 class FsspecFiles:
-    """Any file system of fsspec."""
+    """Any file system of fsspec. For its methods see `file_system`."""
 
     def __init__(self, url: str) -> None:
         import fsspec
@@ -148,6 +148,7 @@ class FsspecFiles:
         return str(self._fs._strip_protocol(path))  # has no public name in fsspec, but `ls` of some file systems needs it
 
     def _entry(self, info: Mapping[str, Any]) -> Entry:
+        """Return the entry of a listing of fsspec. Its modification time may cost a request; see `_modified`."""
         name = str(info["name"]).rstrip("/")
         path = str(self._fs.unstrip_protocol(name))
         if info["type"] != "file":
@@ -177,7 +178,10 @@ class FsspecFiles:
 
 
 class ObjectFiles:
-    """A bucket that is accessed by obstore, if no fsspec package for it is installed. A directory is a common prefix of keys."""
+    """A bucket that is accessed by obstore, if no fsspec package for it is installed. A directory is a common prefix of keys.
+
+    For its methods see `file_system`.
+    """
 
     def __init__(self, url: str) -> None:
         """Make the client of the bucket. Sends no request.

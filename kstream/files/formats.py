@@ -55,7 +55,9 @@ def cut(files: Iterable[FileStatus], most_bytes: int, unit: int, can_cut: Callab
 
 @dataclass(frozen=True)
 class TextLines:
-    """Lines of UTF-8 text, as those of `sc.textFile`. Files that end in `.gz`, `.bz2` or `.deflate` are decompressed, each by one task.
+    """The FileFormat of lines of UTF-8 text, as those of `sc.textFile`.
+
+    Files that end in `.gz`, `.bz2` or `.deflate` are decompressed, each by one task.
 
     Reading a file that ends in `.lz4`, `.snappy`, `.zst` or `.lzo` raises UnreadableFileError.
     """
@@ -78,7 +80,7 @@ class TextLines:
 
 @dataclass(frozen=True)
 class FixedRecords:
-    """Records of `length` bytes each, as bytes. Reading raises RecordLengthError if the file's size is not a multiple of `length`."""
+    """The FileFormat of records of `length` bytes each. `read` raises RecordLengthError if the file's size is no multiple of `length`."""
 
     length: int
 
@@ -107,7 +109,7 @@ class FixedRecords:
 
 @dataclass(frozen=True)
 class WholeFile:
-    """The records that the user's `reader(file, path)` returns. `file` is open for reading bytes as they are stored."""
+    """The FileFormat of the records that the user's `reader(file, path)` returns. `file` has the bytes as they are stored."""
 
     reader: Reader
     unit: int = 1
@@ -223,7 +225,7 @@ def _whole_lines(read: Callable[[int], bytes], offset: int, block: int) -> Itera
 
 
 def _beginning_up_to(end: int, begin: int, found: list[bytes]) -> list[bytes]:
-    """Return the lines that begin at `end` or before. The first line begins at `begin`."""
+    """Return those of consecutive lines that begin at the offset `end` or before. The first of them begins at `begin`."""
     taken: list[bytes] = []
     for line in found:
         if begin > end:

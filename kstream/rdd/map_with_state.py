@@ -148,6 +148,7 @@ class MapWithState:
         return states.to_bytes(), mapped
 
     def _call(self, mapped: list[Any], key: Any, value: Any, state: State) -> None:
+        """Call the mapping function for one record, and append what it returns to `mapped`, unless that is None."""
         result = self.function(self.time, key, value, state) if self.pass_time else self.function(key, value, state)
         if result is not None:
             mapped.append(result)

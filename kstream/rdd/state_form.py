@@ -131,8 +131,8 @@ class StateForm:
         self._view = memoryview(data)
         index = _HEAD.size + 4 * self.buckets
         body = index + 8 * self.buckets
-        self.lengths = _little_endian("I", data[_HEAD.size : index])
-        self.oldest = _little_endian("q", data[index:body])
+        self.lengths = _from_little_endian("I", data[_HEAD.size : index])
+        self.oldest = _from_little_endian("q", data[index:body])
         self.bounds = array("Q", accumulate(self.lengths, initial=body))
         if self.bounds[-1] != len(data):
             raise CorruptRecordError(
@@ -298,10 +298,10 @@ def _slot(change: Change) -> int:
 def _join(lengths: array[int], oldest: array[int], entries: int, pieces: Iterable[Pickle]) -> bytes:
     """Return the bytes of a partition, from the columns of its index and the pieces of its buckets."""
     head = _HEAD.pack(_MAGIC, VERSION, len(lengths), entries)
-    return b"".join((head, _bytes(lengths), _bytes(oldest), *pieces))
+    return b"".join((head, _to_little_endian(lengths), _to_little_endian(oldest), *pieces))
 
 
-def _little_endian(code: str, data: bytes) -> array[int]:
+def _from_little_endian(code: str, data: bytes) -> array[int]:
     values = array(code)
     values.frombytes(data)
     if sys.byteorder == "big":
@@ -309,7 +309,7 @@ def _little_endian(code: str, data: bytes) -> array[int]:
     return values
 
 
-def _bytes(values: array[int]) -> bytes:
+def _to_little_endian(values: array[int]) -> bytes:
     if sys.byteorder == "big":
         values = values[:]
         values.byteswap()

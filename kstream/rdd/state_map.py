@@ -154,7 +154,7 @@ class StateMap:
         return form_of(self._rows(changes), buckets)
 
     def _rows(self, changes: dict[int, list[Change]]) -> Iterator[Row]:
-        """Yield every entry to be written. Entries without a change are not decoded."""
+        """Yield every entry as it is after the changes, for bytes with another number of buckets. Unchanged ones are not decoded."""
         for number in range(self._form.buckets):
             of_bucket = changes.get(number, ())
             kept = {place.slot: (new, updated) for place, _, updated, new in of_bucket if place is not None}
@@ -167,7 +167,7 @@ class StateMap:
                     yield mark, updated, new
 
     def _entry(self, key: Any) -> _Entry:
-        """Return the entry of a key, from the entries known so far or from the bytes."""
+        """Return the entry of a key, from the entries looked up so far or from the bytes. It is kept, with its later changes."""
         try:
             known = self._known.get(key)
         except TypeError as e:
