@@ -158,10 +158,13 @@ class FileBasedWriteAheadLog(WriteAheadLog):
         return files
 
     def _read_in_a_row(self, files: list[LogFile]) -> Iterator[bytes]:
+        """Yield the records of the files in order, for files that may be large."""
         for file in files:
             yield from read_records(self._store, self._path(file))
 
     def _read_in_parallel(self, files: list[LogFile]) -> Iterator[bytes]:
+        """Yield the records of the files in order, for files of one write each. Threads read some files ahead, whole."""
+
         def read(file: LogFile) -> list[bytes]:
             if self._closed:
                 raise IllegalStateError(f"the write-ahead log {self._place} was closed before all of it was read", state="closed")
@@ -171,7 +174,7 @@ class FileBasedWriteAheadLog(WriteAheadLog):
             yield from records
 
     def _clean(self, threshold_ms: int) -> None:
-        """Delete the files older than the threshold. Raises nothing: every error is logged."""
+        """Delete the files older than the threshold, for `clean`. Raises nothing: every error is logged."""
         try:
             if not self._listed:
                 self._list()
@@ -435,7 +438,7 @@ def read_records(store: FileStore, path: str) -> Iterator[bytes]:
 
 
 def _opened(store: FileStore, path: str) -> tuple[ReadAt, int]:
-    """Return a function that reads pieces of the file, and the file's size in bytes."""
+    """Return a function that reads pieces of a file, and the file's size in bytes. MissingFileError if the file is gone."""
     if isinstance(store, AppendingStore):
         return (lambda offset, length: store.read_at(path, offset, length)), store.size(path)
     data = store.read(path)
