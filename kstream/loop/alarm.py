@@ -55,12 +55,12 @@ class Alarm:
             thread.join()
 
     def alive_thread(self) -> Thread | None:
-        """Return the thread that waits; None if no time is set."""
+        """Return the thread that waits for the set time or calls the function; None if there is none."""
         with self._lock:
             return self._thread if self._thread is not None and self._thread.is_alive() else None
 
     def _wait(self, at_ms: int, cancelled: Event) -> None:
-        """Wait for the time, then call the function unless the alarm was cancelled."""
+        """Wait for the time, then call the function unless another time was set meanwhile, or the alarm was stopped."""
         while (left := at_ms - self._clock.monotonic_ms()) > 0:
             if self._clock.wait(left, cancelled):
                 return

@@ -95,7 +95,7 @@ class RecurringTimer:
             self._thread.join(timeout)
 
     def _loop(self) -> None:
-        """Tick until the stop flag is set, and once more."""
+        """Tick until the stop flag is set, and once more. An error of the callback ends the thread, and `on_error` gets it."""
         try:
             while not self._stopping.is_set():
                 self._tick()

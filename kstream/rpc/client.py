@@ -143,7 +143,7 @@ class RpcClient:
 
 
 def _readable(connection: socket.socket) -> bool:
-    """Return whether an idle connection can be read. That is so only after the server has closed it."""
+    """Return whether something can be read from an idle connection. If so, the server has closed it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))

@@ -77,7 +77,7 @@ class Refusals:
             logger.warning("RpcServer refused %d connections from %s: %s (%d in all)", since + 1, address, reason, count)
 
     def _known(self, address: str, now: int) -> str:
-        """Return the address to count by. Call this under the lock.
+        """Return the name under which refusals of an address are counted: the address itself. Call this under the lock.
 
         Beyond _MOST_ADDRESSES addresses, further ones share one entry, so that they fill neither the log nor the memory.
         """

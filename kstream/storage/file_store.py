@@ -82,7 +82,7 @@ class FileStore(Protocol):
 
 
 def inside(name: str, url: str) -> str:
-    """Return the name of a file or folder of a store, if it lies in the store.
+    """Return the name of a file or folder as it is, if it lies in the store.
 
     Args:
         name: the name.

@@ -19,7 +19,7 @@ _TEMPORARY = ".tmp-"
 
 
 class FsspecFileStore:
-    """A store on any file system of fsspec, whose create is *not* exclusive.
+    """A FileStore on any file system of fsspec, whose create is *not* exclusive.
 
     `create` looks for the name, writes a temporary file and moves it. It is as atomic as the file system's move. Two threads that share
     this object cannot both create a name; two processes can. A write whose answer was lost may happen later: other stores refuse such a

@@ -17,7 +17,7 @@ _BY_UMASK, _OWNER_ONLY = 0o666, 0o600
 
 
 class LocalFileStore:
-    """A store in a directory of a local disk.
+    """The FileStore in a directory of a local disk. Its files can grow: it is an AppendingStore, too.
 
     Create-if-absent is a temporary file, fsync, `os.link`, and fsync of the directory. It takes 0.4 ms, and two writers cannot both
     succeed. With `open(…, "x")` a reader could see half a record, and a rename would overwrite.
@@ -107,6 +107,7 @@ class LocalFileStore:
             target.unlink(missing_ok=True)
 
     def open_to_append(self, name: str) -> LocalAppendableFile:
+        """Open the file for appends; create it first, durably, if it does not exist."""
         target = self._at(name)
         with _mapped("open", target):
             _make_directories(target.parent)

@@ -10,7 +10,7 @@ from kstream.storage.file_store import inside
 
 
 class MemoryFileStore:
-    """A store in memory. All stores of one `memory://` URL share their files until `forget` or the end of the process."""
+    """A FileStore in memory. All stores of one `memory://` URL share their files until `forget` or the end of the process."""
 
     _stores: ClassVar[dict[str, dict[str, bytes]]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()

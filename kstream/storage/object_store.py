@@ -45,7 +45,7 @@ _METADATA = re.compile(r"://[^/]+/latest/(api|meta-data)/")  # a cloud's metadat
 
 
 class ObjectFileStore:
-    """A store under a prefix of a bucket. Create-if-absent is one PUT on the condition that the name is free (`If-None-Match: *`).
+    """The FileStore under a prefix of a bucket. Create-if-absent is one PUT on the condition that the name is free (`If-None-Match: *`).
 
     A PUT whose answer is lost is sent again, and may then find the object of the first PUT. So each create stores a nonce in the
     object's metadata. A retry that finds the name taken reads the nonce before it raises AlreadyExistsError. A call sends one request,
@@ -254,7 +254,7 @@ def _failed(verb: str, place: str, error: Exception) -> StorageError:
 
 
 def _first_line(text: str) -> str:
-    """Return the client's own message: the first line, without the body of the server's answer."""
+    """Return the client's own words in the text of an error: the first line, without the body of the server's answer."""
     line = next(iter(text.splitlines()), "no reason given").partition(": <")[0]
     return line[line.find("Error performing") :] if "Error performing" in line else line
 

@@ -10,7 +10,7 @@ from kstream.storage.file_store import FileStore
 
 
 class ReadOnceStore:
-    """Passes each call to another store, and keeps the bytes of the constant files that were read last. Thread-safe.
+    """A FileStore that passes each call to another one, and keeps the bytes of the constant files that were read last. Thread-safe.
 
     A constant file that was deleted may still be read. Listings are never kept. Blocks and raises as the other store.
 
@@ -37,6 +37,7 @@ class ReadOnceStore:
         return self._store.path(name)
 
     def read(self, name: str) -> bytes:
+        """Return the file's bytes: of a constant file those that were read before, if they are still kept."""
         if not self._is_constant(name):
             return self._store.read(name)
         with self._lock:
