@@ -87,6 +87,7 @@ class OnceOutput(ExactlyOnceOutput):
         return self._connect, self._write
 
     def restore(self, writer: Writer, stored: Json) -> None:
+        """See ExactlyOnceOutput. The database is asked at the first batch, not now."""
         super().restore(writer, stored)
         self._has_taken_over = False
 
@@ -114,6 +115,10 @@ class OnceOutput(ExactlyOnceOutput):
         return ReceiptTable(self._table, self._driver.job, self.name, self._driver.epoch, self._driver.nonce)
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> None:
+        """Write a batch by a Spark job, each of its partitions in a transaction of its task. Blocks on the job, whose error is raised.
+
+        Of `partitions` those are only computed that have a receipt already.
+        """
         number, time_ms = rdd.getNumPartitions(), batch.time.milliseconds
         chosen = range(number) if partitions is None else partitions
         counts = {receipt.partition: receipt.num_records for receipt in self._receipts}

@@ -59,6 +59,8 @@ class Dialect(Protocol):
 
 
 class SQLite:
+    """The Dialect of sqlite3."""
+
     mark = "?"
     for_share = ""  # BEGIN IMMEDIATE lets no other transaction write
 
@@ -110,6 +112,8 @@ class SQLite:
 
 
 class PostgreSQL:
+    """The Dialect of psycopg."""
+
     mark = "%s"
     for_share = " FOR SHARE"
 

@@ -11,7 +11,7 @@ from kstream.sinks.receipt import WrittenBatch, check_has_checkpoint
 class ExactlyOnceOutput(Output):
     """An output that leaves receipts of what it writes. A subclass writes, and calls `_note` for each batch that is written.
 
-    What is written is asked when the first batch is written, in its job: there an outage fails only a try.
+    It asks its sink for receipts when the first batch is written, in the job: there an outage fails only a try, and not the start.
     """
 
     is_ordered = True
@@ -27,6 +27,10 @@ class ExactlyOnceOutput(Output):
         """The number of records of each batch that is written and whose completion is not stored."""
 
     def restore(self, writer: Writer, stored: Json) -> None:
+        """Take over from an earlier driver: note who writes now, and the newest batch that was written as of the stored outcome.
+
+        Asks nobody. ConfigurationError without a checkpoint directory.
+        """
         check_has_checkpoint(self.name, writer)
         self._driver = writer
         self._newest = None if stored is None else WrittenBatch(stored["batch"], stored["partitions"], frozenset(stored.get("empty", ())))
@@ -48,4 +52,5 @@ class ExactlyOnceOutput(Output):
         return {"batch": newest.time_ms, "partitions": newest.num_partitions, "records": self._written.get(time, 0)}
 
     def committed(self, time: Time) -> None:
+        """Forget how many records of the batch are written: its completion has the number."""
         self._written.pop(time, None)

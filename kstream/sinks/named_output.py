@@ -56,6 +56,7 @@ class NamedOutput(Output):
         """What the write of this try has measured."""
 
     def restore(self, writer: Writer, stored: Json) -> None:
+        """Note who writes now, and the stored outcome. What writes gets both when it is made, at the first write of this driver."""
         check_has_checkpoint(self.name, writer)
         self._driver, self._stored, self._output = writer, stored, None
 

@@ -60,7 +60,7 @@ def hashing() -> int:
 
 
 def changed(output: str, words: str) -> OutputChangedError:
-    """Return the error that says what the sink of an output has and should not have."""
+    """Return the error about a sink that has what it should not have: `words` say what, and what to do."""
     return OutputChangedError(f"output {output}: {words}", output=output)
 
 
@@ -151,7 +151,7 @@ def to_write(
     output: str,
     remedy: str,
 ) -> list[int] | None:
-    """Return the partitions of a batch that are not written; None if no partition is.
+    """Return the partitions of a batch that are still to be written; None, which means all, if no partition is written.
 
     Batches are written in order. So a receipt of a later batch means that this one is written.
 

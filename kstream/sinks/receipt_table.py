@@ -105,7 +105,7 @@ def take_over(
     dialect.begin(connection)
     try:
         dialect.limit_waits(connection)
-        _fence(connection, dialect, table, nonce_of, is_known)
+        _take_fence(connection, dialect, table, nonce_of, is_known)
         receipts = _receipts(connection, dialect, table)
         check(receipts)
         dialect.commit(connection)
@@ -114,8 +114,13 @@ def take_over(
     return receipts
 
 
-def _fence(connection: Connection, dialect: Dialect, table: ReceiptTable, nonce_of: Callable[[int], str | None], is_known: bool) -> None:
-    """Write this driver into the fence, if the driver that is there now belongs to this checkpoint and is not a later one."""
+def _take_fence(
+    connection: Connection, dialect: Dialect, table: ReceiptTable, nonce_of: Callable[[int], str | None], is_known: bool
+) -> None:
+    """Write this driver into the fence, if the driver that is there now belongs to this checkpoint and is not a later one.
+
+    Call this in a transaction. Arguments and errors as for `take_over`.
+    """
     values = (table.job, table.output, _FENCE, 0, 0, "", table.epoch, 0, 0, table.writer)
     if not is_known:
         _execute(connection, dialect, _upsert(table.name, dialect, None), values)
@@ -139,7 +144,10 @@ def check_is_there(receipts: Sequence[Receipt], newest: WrittenBatch | None, tab
 
 
 def closed(receipts: Sequence[Receipt], table: ReceiptTable) -> list[Receipt]:
-    """Return the receipts whose records are there. OutputChangedError if a partition is written in part."""
+    """Return the receipts whose records are there, and not those that the user has marked as removed.
+
+    OutputChangedError if a partition is written in part.
+    """
     if broken := [receipt for receipt in receipts if receipt.num_records == _OPEN]:
         raise table.in_part(broken[0].partition, broken[0].time_ms)
     return [receipt for receipt in receipts if receipt.num_records != _REMOVED]
@@ -351,6 +359,7 @@ def _has_table(connection: Connection, dialect: Dialect, table: str) -> bool:
 
 
 def _make_table(connection: Connection, dialect: Dialect, table: str) -> None:
+    """Make the table of the receipts, in a transaction of its own, unless it is there by now."""
     dialect.begin(connection)
     _execute(
         connection,
@@ -374,6 +383,7 @@ def _upsert(table: str, dialect: Dialect, rising: str | None) -> str:
 
 
 def _receipts(connection: Connection, dialect: Dialect, table: ReceiptTable) -> list[Receipt]:
+    """Return the receipts of the output, by partition, without the fence. For the current transaction."""
     query = (
         f"SELECT {', '.join(_OF_A_RECEIPT)} FROM {table.name} "
         f"WHERE job = {dialect.mark} AND output = {dialect.mark} AND partition_id <> {_FENCE} ORDER BY partition_id"
@@ -401,6 +411,7 @@ def _execute(connection: Connection, dialect: Dialect, statement: str, values: S
 
 
 def _rows(connection: Connection, dialect: Dialect, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Run a query. Return all of its rows."""
     cursor = dialect.cursor(connection)
     try:
         cursor.execute(statement, values)
