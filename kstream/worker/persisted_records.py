@@ -71,7 +71,10 @@ class _Again:
         """How `current_record` gets here."""
 
     def _record(self, _: int) -> CurrentRecord:
-        """Return the record of the element at `position`. LookupError if it is not known: the computing gives another element."""
+        """Return the record of the element at `position`, and compute the partition up to there. For `current_record`.
+
+        LookupError if the record is not known, because the computing gives another element.
+        """
         if self._computed < self.position:
             self._found = None
             current.put_back(self._reader)

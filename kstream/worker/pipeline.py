@@ -166,7 +166,7 @@ def _failed_stage(frames: list[FrameType], stages: list[PipelineFunction]) -> tu
 
 
 def _names_in(each: Any) -> Iterator[str]:
-    """Yield the name of a function, if it is PySpark's."""
+    """Yield the name of what a stage calls for each element, if that is a function of PySpark, such as the one of `mapValues`."""
     if each is not None and _is_sparks(each):
         yield _name(each)
 

@@ -191,7 +191,7 @@ _writes_letters = True
 
 @contextmanager
 def in_this_task(errors: TaskErrors) -> Generator[None]:
-    """Let the operators of this task find its record errors, during a `with` block."""
+    """Let `leave_out_current`, which the operators of this task call, note record errors in `errors` during a `with` block."""
     global _of_task
     _of_task = errors
     try:
@@ -238,7 +238,7 @@ def leave_out_current(error: Exception, step: RecordStep) -> None:
 def make_one_by_one(
     make: Callable[[Iterator[Any]], Iterator[Any]], records: Sequence[Any], on_error: Callable[[Exception, Any], None]
 ) -> tuple[list[Any], list[Any]]:
-    """Make an element of each record, and leave out the records for which that fails.
+    """Make an element of each record of a chunk, and leave out the records for which that fails. For decoders.
 
     A clean record costs no more than `make`, because `extend` keeps what it has taken when an iterator fails.
 
@@ -285,6 +285,7 @@ def letters_text(letters: Mapping[LetterOrigin, Set[int]]) -> str:
 
 
 def letters_of_text(text: str) -> StoredLetters:
+    """Return the letters whose `letters_text` is this."""
     rows = json.loads(zlib.decompress(base64.b64decode(text)))
     return {(topic, partition, operator): set(accumulate(distances)) for topic, partition, operator, distances in rows}
 

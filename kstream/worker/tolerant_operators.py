@@ -14,7 +14,7 @@ from kstream.worker.record_failure import RecordStep
 
 
 def map_records(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
-    """Yield f(record) of each record."""
+    """Yield f(record) of each record, without those for which `f` fails: the errors policy of the task gets them."""
     for record in records:
         try:
             made = f(record)
@@ -25,7 +25,7 @@ def map_records(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any
 
 
 def flat_map_records(f: Callable[[Any], Iterable[Any]], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
-    """Yield all elements of f(record) of each record."""
+    """Yield all elements of f(record) of each record, as `map_records`. A record whose elements fail half-way gives none."""
     for record in records:
         try:
             made = list(f(record))
@@ -36,7 +36,7 @@ def flat_map_records(f: Callable[[Any], Iterable[Any]], step: RecordStep, record
 
 
 def filter_records(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
-    """Yield the records for which f(record) is true."""
+    """Yield the records for which f(record) is true, without those for which `f` fails; see `map_records`."""
     for record in records:
         try:
             is_kept = bool(f(record))
@@ -48,12 +48,12 @@ def filter_records(f: Callable[[Any], Any], step: RecordStep, records: Iterable[
 
 
 def map_values(f: Callable[[Any], Any], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
-    """Yield (key, f(value)) of each pair."""
+    """Yield (key, f(value)) of each pair, as `map_records`."""
     return map_records(lambda pair: (pair[0], f(pair[1])), step, records)
 
 
 def flat_map_values(f: Callable[[Any], Iterable[Any]], step: RecordStep, records: Iterable[Any]) -> Iterator[Any]:
-    """Yield (key, each element of f(value)) of each pair."""
+    """Yield (key, each element of f(value)) of each pair, as `flat_map_records`."""
 
     def elements(pair: Any) -> Iterator[Any]:
         key, values = pair[0], f(pair[1])
