@@ -153,7 +153,9 @@ class TokenCheck:
             return self._refused
 
     def admit(self, request: Request) -> Answer | None:
-        """Return the answer that makes a token of the query a cookie; None if the request may go on. Blocks for a moment if it is wrong.
+        """Return None if the request may go on; for a right token in its query the answer that makes it a cookie and leads back here.
+
+        Blocks for a moment if the token is wrong.
 
         Raises:
             HttpError: the request has not the right token.

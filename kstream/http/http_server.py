@@ -292,6 +292,7 @@ class _Server(WSGIServer):
                 connection.does, connection.since = "send", self._seconds()
 
     def _answer(self, request: Any, client_address: Any) -> None:
+        """Read the request of a connection, answer it and close the connection. On the thread of the connection; raises nothing."""
         try:
             self.finish_request(request, client_address)
         except Exception as e:  # the client has gone, or is silent
@@ -316,7 +317,7 @@ _listening: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close the ports in a process that was forked: it would keep them when this one has ended."""
+    """Close the ports in a process that was forked from this one: else they would stay open after the end of this process."""
     for server in list(_listening):
         server.socket.close()
 

@@ -82,7 +82,7 @@ class Router:
         return self._tokens.admit(request) or self._routed(request)
 
     def _routed(self, request: Request) -> Answer:
-        """Answer a request that may see everything."""
+        """Answer a request that is admitted, by the handler of its path. HttpError for a path that no route has."""
         if request.path in self._exact:
             return self._exact[request.path](request)
         for pattern, handler in self._patterns:
