@@ -246,5 +246,5 @@ def format_batch_time(time: Time, interval: Duration) -> str:
 
 
 def listed(times: Sequence[Time], most: int = 3) -> str:
-    """Return the times as text for the log: all of them, or the first and the last if there are more than `most`."""
+    """Return the times as text for the log: all of them, or only the first and the last if there are more than `most`."""
     return ", ".join(map(str, times)) if len(times) <= most else f"{times[0]}, …, {times[-1]}"

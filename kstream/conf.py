@@ -88,8 +88,10 @@ STR: SettingKind[str] = SettingKind("str", str)
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry(Generic[T_co]):
-    """A setting whose value is a `T_co`. In a text it is its key. A number that is below `least` has no meaning, nor
-    has any other word, if there are `words`."""
+    """A setting whose value is a `T_co`. Its `str` is its key.
+
+    `value_of` refuses a number below `least`, and if there are `words` any other word.
+    """
 
     key: str
     kind: SettingKind[T_co]

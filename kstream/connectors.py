@@ -149,7 +149,10 @@ class ConnectorTools:
         raise NotImplementedError
 
     def waiting(self, data: Mapping[str, Any]) -> Collection[Partition]:
-        """Return the partitions whose given start offset lies past the end of their log. Pure."""
+        """Return the partitions in plan data whose given start offset lies past the end of their log, as it was at that plan. Pure.
+
+        The stream waits there until the log reaches the offset, and commands say so.
+        """
         return ()
 
     def read_parameters(self, bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:

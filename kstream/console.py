@@ -91,6 +91,7 @@ class LineFormatter(logging.Formatter):
         return printable_lines(self._text(record))
 
     def _text(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, with its error at the end. With `tracebacks` the traceback of the error comes after the line."""
         if record.exc_info is None:
             error = _error_of(record) if self._tracebacks else None
             return super().format(record) if error is None else f"{super().format(record)}\n{_traceback_of(error)}"

@@ -454,6 +454,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 def _whole_line(error: BaseException) -> str:
+    """Return the line of `in_a_line`, with what may be a secret."""
     raised = raised_in_task(error)
     if raised and (not isinstance(error, KStreamError) or type(error).__name__ in raised.partition(":")[0]):
         return raised
@@ -517,6 +518,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _for_a_person(error: BaseException) -> str:
+    """Return the line of `one_line`, with what may be a secret."""
     if isinstance(error, KStreamError):
         return _joined(str(error))
     text = str(error)

@@ -100,6 +100,7 @@ def looks_secret(name: str, value: str, also: re.Pattern[str] | None = None, pub
 
 
 def _is_secret(name: str, value: str) -> bool:
+    """Return whether a value has the form of a secret, by the rules at the top of this module. `name` tells whether it is prose."""
     return bool(
         _PLAIN.search(value)
         or _ASSIGNED.search(value)
@@ -180,7 +181,7 @@ def _without_secret(line: str) -> str:
 
 
 def _named(line: str) -> str:
-    """Return the part of a line before its first colon, if that is harmless, and that the rest may hold a secret."""
+    """Return what stands for a line with a secret: its part before the first colon, if that is harmless, and that the rest is left out."""
     begin, colon, _ = line.partition(":")
     if not colon or len(begin) > _LONGEST_TEXT or looks_secret("", begin):
         indent = line[: len(line) - len(line.lstrip())]
