@@ -97,11 +97,13 @@ class Downtime:
         return Downtime(snapshot.latest, now_ms, busy, stray, ends)
 
     def covers(self, time: Time) -> bool:
-        """Return whether the batch was missed."""
+        """Return whether the batch is one of the missed ones that `query` was asked about."""
         return time.milliseconds in self.ends
 
     def snapshot(self, time: Time, current: Mapping[Partition, int], ahead: frozenset[Partition], now_ms: int) -> LogEndSnapshot:
         """Return the snapshot that a driver would have taken at the time of a missed batch. Sends no request.
+
+        It notes `now_ms`, from which on `still_late` counts.
 
         Args:
             time: the batch time, for which `covers` is true.
@@ -137,9 +139,10 @@ class Downtime:
 def _snapshot_at(
     current: Mapping[Partition, int], latest: Mapping[Partition, LogEnd], ends: OffsetsForTime, ahead: frozenset[Partition]
 ) -> LogEndSnapshot:
-    """Return a snapshot in which each log ends at `ends`, but not before the next offset and not after its real end.
+    """Return a snapshot in which each log ends at `ends`, but not before the next offset and not after its real end in `latest`.
 
-    If the real end is before the next offset, it stays, and the planner raises an error about it.
+    A log without an offset in `ends` ends at its real end: it has no record of that time or later. If the real end is before the next
+    offset, it stays, and the planner raises an error about it.
     """
     then: dict[Partition, LogEnd] = {}
     for p, end in latest.items():

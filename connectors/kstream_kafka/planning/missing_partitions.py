@@ -48,7 +48,7 @@ class MissingPartitions:
         return frozenset(self._missing)
 
     def lacking(self, positions: Mapping[Partition, int]) -> None:
-        """Note partitions that an answer of the brokers lacks. Logs the new ones.
+        """Take these partitions for missing from now on, because an answer of the brokers lacks them. Logs those that were not missing yet.
 
         Args:
             positions: partition → next offset.
@@ -65,7 +65,14 @@ class MissingPartitions:
         )
 
     def shown(self, known: Collection[Partition]) -> bool:
-        """Note partitions that an answer of the brokers has. Return whether any of them was missing, which is logged."""
+        """Take these partitions for missing no longer, because an answer of the brokers has them. Others stay missing.
+
+        Args:
+            known: the partitions that the brokers show.
+
+        Returns:
+            Whether any of them was missing, which is logged.
+        """
         back = self._missing.keys() & set(known)
         for p in back:
             del self._missing[p]
@@ -85,7 +92,7 @@ class MissingPartitions:
             topic_ids: topic → its known id.
 
         Returns:
-            The deleted partitions, and whether a missing one is there again.
+            The deleted partitions, which are missing no longer; and whether a missing one is there again. Neither if it is not yet time.
 
         Raises:
             NotAuthorizedError: the brokers do not show a topic to this client.

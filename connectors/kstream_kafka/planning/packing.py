@@ -88,10 +88,13 @@ def pack(splits: Sequence[RangeSplit], packing: Packing) -> tuple[TaskSplits, ..
 
 
 def divided(split: RangeSplit, parts: int) -> list[RangeSplit]:
-    """Return so many parts of a range, as even as possible. Without a record for each part, some are empty."""
+    """Return so many parts of a range, as even as possible. Without a record for each part, some are empty.
+
+    Only a part at the begin of the range has its `from_epoch`. The others begin under its `leader_epoch`, as far as anybody knows.
+    """
     r = split.range
     edges = [r.fromOffset + r.count() * i // parts for i in range(parts + 1)]
-    epoch = split.leader_epoch  # no other epoch is known for the begin of the later parts
+    epoch = split.leader_epoch
     return [
         RangeSplit(OffsetRange(r.topic, r.partition, a, b), epoch, split.from_epoch if a == r.fromOffset else epoch)
         for a, b in pairwise(edges)
@@ -138,9 +141,10 @@ def _continues(one: RangeSplit, other: RangeSplit) -> bool:
 
 
 def leave_out(task: TaskSplits, skipped: Collection[SkippedRecord]) -> TaskSplits:
-    """Return the splits of a task without some records: a split that has one becomes two, around it. Pure.
+    """Return the splits of a task without some records: a split that has any becomes the parts between them. Pure.
 
-    Called after packing, so that a task keeps its ranges.
+    `RangeReads.of` calls it for the records of `kstream skip`, after packing, so that a task keeps its ranges. A split of which nothing is
+    left is gone.
     """
     parts: list[RangeSplit] = []
     for split in task:

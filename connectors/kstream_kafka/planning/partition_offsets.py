@@ -225,9 +225,10 @@ class PartitionOffsets:
             raise
 
     def whole_snapshot(self, client: DriverClient, clock: Clock) -> LogEndSnapshot:
-        """Take a snapshot at a start. If it lacks partitions, take another one when it is time to ask for them by name. Blocks.
+        """Take a snapshot at a start. If partitions are missing, wait for SECOND_LOOK_MS, take another one, and return that. Blocks.
 
-        A start asks once. So without the second look a deleted topic would fail each start. Raises as `snapshot`.
+        The second one asks for missing topics by name, and lacks the deleted ones. A start asks once: without the second look a deleted
+        topic would fail each start. Partitions may be missing in the second one, too. Raises as `snapshot`.
         """
         snapshot = self.snapshot(client)
         if not snapshot.missing:
@@ -238,7 +239,7 @@ class PartitionOffsets:
         return self.snapshot(client)
 
     def _snapshot(self, client: DriverClient) -> LogEndSnapshot:
-        """Take a snapshot. Raises the errors of `snapshot`, and UnknownTopicError for every topic that does not exist."""
+        """Do what `snapshot` says. Raises UnknownTopicError for every topic that does not exist, also where `snapshot` raises another."""
         self._look_for_partitions(client)
         self._ask_for_missing(client)
         latest = self._latest(client)
@@ -289,7 +290,7 @@ class PartitionOffsets:
         return {p for p in known if self.reads(p)}
 
     def _past_the_end(self, client: DriverClient, begins: Mapping[Partition, int]) -> frozenset[Partition]:
-        """Return the partitions whose start is an offset given by the user and after the end of the log. May block."""
+        """Return, and log, the partitions whose start is an offset given by the user and after the end of their log. May block."""
         given = [p for p in begins if (position := self._starting_offsets.of(p)) is not None and position.kind == "offset"]
         latest = client.latest(given) if given else {}
         ahead = frozenset(p for p in given if begins[p] > latest[p].offset)
@@ -299,10 +300,11 @@ class PartitionOffsets:
         return ahead
 
     def _look_for_partitions(self, client: DriverClient) -> None:
-        """Ask for the partitions of the cluster, at most every `max_age_ms`. Blocks if it asks.
+        """Ask for the partitions of the cluster, at most every `max_age_ms`, and have the topic ids checked after it. Blocks if it asks.
 
-        Partitions that the answer lacks are missing, or raise PartitionRevokedError if the user named their topic. New partitions begin at
-        the user's offset for them, else at their earliest record. After an error the next snapshot asks again.
+        It never asks when the set of partitions is `closed`, or when the user named each partition. Partitions that the answer lacks are
+        missing, or raise PartitionRevokedError if the user named their topic. New partitions begin at the user's offset for them, else at
+        their earliest record. After an error the next snapshot asks again.
         """
         now = self._monotonic_ms()
         fixed = self._subscription.fixed

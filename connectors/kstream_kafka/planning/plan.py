@@ -178,8 +178,8 @@ def left_behind(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> Kafk
     return KafkaPlan([p.range for p in splits], epochs, epochs, {**old.topic_ids, **leaving.topic_ids}, old.ahead | leaving.ahead)
 
 
-def has_nothing_of(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> dict[Partition, int]:
-    """Return all stored offsets if the stream reads none of their partitions; otherwise an empty dict.
+def offsets_of_another_stream(newest: KafkaPlan, kept: KafkaPlan | None, reads: Reads) -> dict[Partition, int]:
+    """Return all stored offsets if the stream reads none of their partitions, as if they were another stream's; otherwise an empty dict.
 
     Args:
         newest: the newest stored plan.

@@ -19,7 +19,7 @@ from kstream_kafka.errors import LogShrankError, PartitionRevokedError
 from kstream_kafka.planning.downtime import Downtime
 from kstream_kafka.planning.packing import Packing
 from kstream_kafka.planning.partition_offsets import LogEndSnapshot, PartitionOffsets
-from kstream_kafka.planning.plan import KafkaPlan, has_nothing_of, left_behind
+from kstream_kafka.planning.plan import KafkaPlan, left_behind, offsets_of_another_stream
 from kstream_kafka.planning.starting_offsets import OffsetResolver
 from kstream_kafka.planning.stopping_offsets import StoppingOffsets
 from kstream_kafka.planning.subscription import Subscribed
@@ -28,7 +28,7 @@ logger = logging.getLogger("kstream.kafka")
 
 
 class KafkaPlanner:
-    """Plans the batches of one stream: each is one offset range of every partition.
+    """Plans the batches of one stream: each is one offset range of every partition. A `Planner` of `kstream.direct`.
 
     The order of calls: at a restart `restore` and `restored_kept`; then `begin`; then for each batch `plan`, and `planned` once the plan is
     durable. A plan that could not be stored is dropped, and the next one begins at the same offsets. No request is sent before `begin`.
@@ -90,13 +90,15 @@ class KafkaPlanner:
     def reads_nothing_of(self, plan: KafkaPlan, kept: KafkaPlan | None) -> str:
         """Return why a stored plan seems to be another stream's: a text if none of its partitions is read, else an empty text.
 
+        For a pattern the text is always empty, because its topics may all be others by now.
+
         Args:
             plan: the newest stored plan.
             kept: the offsets kept before it, if there are any.
         """
         if self._offsets.by_pattern:
             return ""
-        stored = has_nothing_of(plan, kept, self._offsets.reads)
+        stored = offsets_of_another_stream(plan, kept, self._offsets.reads)
         if not stored:
             return ""
         return f"reads none of the partitions that it has offsets of; stored are {describe_offsets(stored)}, it reads {self._subscription}"
@@ -158,9 +160,11 @@ class KafkaPlanner:
 
     @property
     def positions(self) -> Mapping[Partition, int]:
+        """The offset of each partition at which the next plan begins."""
         return self._offsets.positions
 
     def starting_point(self) -> KafkaPlan:
+        """Return a plan of empty ranges at the starting offsets, as if a batch had ended there. Sends no request."""
         ranges = [OffsetRange(*p, at, at) for p, at in sorted(self._offsets.offsets.items())]
         return self._plan_of(ranges, [None] * len(ranges), self._offsets.ahead)
 
@@ -237,12 +241,14 @@ class KafkaPlanner:
         return snapshot
 
     def planned(self, time: Time, plan: KafkaPlan) -> None:
+        """Move the offsets to the ends of a plan that is durable now, and tell `admission`, except of missed batches. Sends no request."""
         self._offsets.advance(plan)
         ends = self.log_ends(time)
         if ends is not None and self._downtime is None:
             self.admission.planned(time, plan.ranges, ends)
 
     def log_ends(self, time: Time) -> Mapping[Partition, int] | None:
+        """Return the ends of the logs when a batch was planned; None unless that batch was planned last."""
         latest = self._latest
         return latest[1] if latest is not None and latest[0] == time else None
 
@@ -256,7 +262,13 @@ class KafkaPlanner:
         self._offsets.recheck_topic_ids()
 
     def _plan_of(self, ranges: list[OffsetRange], epochs: list[int | None], ahead: frozenset[Partition]) -> KafkaPlan:
-        """Return a plan of these ranges, with their epochs, the topic ids, the stopping offsets and the losses found so far."""
+        """Return a plan of these ranges, with all that a plan stores besides: epochs, topic ids, stopping offsets, losses found so far.
+
+        Args:
+            ranges: the ranges.
+            epochs: for each range, the leader epoch in the answer about the log's end; None if it is unknown.
+            ahead: partitions whose given start is past the log's end.
+        """
         offsets = self._offsets
         begun = [offsets.epoch_of((r.topic, r.partition)) for r in ranges]
         stops = self._stopping_offsets.offsets

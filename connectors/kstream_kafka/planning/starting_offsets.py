@@ -52,15 +52,15 @@ class OffsetResolver:
         """
         by_kind: dict[str, dict[Partition, int]] = defaultdict(dict)
         for partition, position in positions.items():
-            chosen = self._default(partition) if position is None else position
+            chosen = self._by_reset(partition) if position is None else position
             by_kind[chosen.kind][partition] = chosen.value
         found: dict[Partition, int] = {}
         for kind, values in by_kind.items():
             found.update(self._of_kind(client, kind, values))
         return found
 
-    def _default(self, partition: Partition) -> Position:
-        """Return the position by `auto.offset.reset`. KafkaConfigError if that is "error"."""
+    def _by_reset(self, partition: Partition) -> Position:
+        """Return the position by `auto.offset.reset`. KafkaConfigError, which names the partition, if that is "error"."""
         if self._reset == "error":
             topic, number = partition
             hint = "Give a start for every partition, or auto.offset.reset earliest or latest."
@@ -68,7 +68,13 @@ class OffsetResolver:
         return Position("earliest" if self._reset == "earliest" else "latest")
 
     def _of_kind(self, client: DriverClient, kind: str, values: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Resolve positions of one kind. `values` are the values of the positions. Blocks, except for offsets."""
+        """Return the offsets of positions of one kind. Blocks, except for the kind "offset".
+
+        Args:
+            client: the driver's client.
+            kind: the kind, of `Position`; what no other case has is "committed".
+            values: partition → the value of its position, as the milliseconds of "ago".
+        """
         match kind:
             case "offset":
                 return dict(values)

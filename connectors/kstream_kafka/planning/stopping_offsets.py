@@ -69,6 +69,8 @@ class StoppingOffsets:
     def resolve(self, client: DriverClient, partitions: Mapping[Partition, int], time_ms: int, missing: Collection[Partition] = ()) -> None:
         """Turn the positions into offsets, unless they are known or a position is a time after `time_ms`. Blocks on the brokers then.
 
+        No partition ends before its next offset. One without a position was found while the run had no bound yet: it ends where it is.
+
         Args:
             client: the driver's client.
             partitions: the next offset of each partition.
