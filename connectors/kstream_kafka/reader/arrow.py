@@ -113,7 +113,7 @@ class _Rows:
         return pa.array(np.repeat(numbers, [len(messages) for _, messages in self._chunks]))
 
     def offsets(self) -> pa.Array:
-        """The offsets of one chunk rise, so its first and its last one show whether there is a gap."""
+        """The offset of each message. Of one chunk without gaps, which its first and last offset show, no other message is asked."""
         if len(self._chunks) == 1 and self._messages:
             first, last = self._messages[0].offset(), self._messages[-1].offset()
             if last - first == self._rows - 1:
@@ -131,11 +131,11 @@ class _Rows:
         return pa.array(milliseconds, pa.timestamp("ms", "UTC"), mask=none if none.any() else None).cast(TIMESTAMP)
 
     def timestamp_types(self) -> pa.Array:
-        """librdkafka counts the types from 1, and Spark from 0."""
+        """The type of each timestamp: 0, 1 or −1 for none. librdkafka counts the types from 1, and Spark from 0."""
         return pa.array((self._times[:, 0] - 1).astype(np.int32))
 
     def headers(self) -> pa.Array:
-        """Null for a message without headers."""
+        """The (name, value) pairs of each message; null for one without headers."""
         found = [headers or None for headers in headers_of(self._messages)]
         return pa.array(found, HEADERS) if any(found) else pa.nulls(self._rows, HEADERS)
 

@@ -62,7 +62,10 @@ class AvroFormat:
         return DecodedValues(together(parts, len(values), self._fields), sorted(malformed))
 
     def _reader(self, schema_id: int) -> _RecordReader | str:
-        """Return the reader of a writer's schema; the reason if its values cannot fit. May block on the registry."""
+        """Return the reader of a writer's schema, or the reason for which none of its values fits. May block on the registry.
+
+        Both are kept for the next chunks, except for a schema that the registry does not know.
+        """
         found = self._readers.get(schema_id)
         if found is not None:
             return found
@@ -71,7 +74,7 @@ class AvroFormat:
             written = AvroSchema.registered(self._registry, schema_id)
             found = _RecordReader(written, own or written, self._fields)
         except UnknownSchemaError as e:
-            return f"does not fit: {e}"  # it is not kept: the registry may know the schema while the task still runs
+            return f"does not fit: {e}"  # the registry may know the schema while the task still runs
         except ValueError as e:
             found = f"does not fit: {e}"
         self._readers[schema_id] = found
@@ -91,7 +94,7 @@ class _RecordReader:
         self._read = bounded_reader(self._written)
 
     def read(self, framed: FramedValues, rows: Rows, malformed: list[MalformedValue]) -> Part:
-        """Return the rows that fit, with a struct for each; the others are added to `malformed`."""
+        """Return the values of these rows that fit, with a struct for each; the others are added to `malformed`."""
         read, written, own, data = self._read, self._written, self._own, framed.data
         found: list[dict[str, Any]] = []
         kept: list[int] = []

@@ -17,13 +17,13 @@ Part: TypeAlias = tuple[Sequence[int], pa.StructArray]
 def fitting(
     rows: Sequence[int], found: Sequence[Any], struct: Callable[[Sequence[Any]], pa.StructArray], malformed: list[MalformedValue]
 ) -> Part:
-    """Return the part of decoded values. Those that are out of the range of their column are left out and added to `malformed`.
+    """Return the part that decoded values make. Those that are out of the range of their column are left out and added to `malformed`.
 
     Args:
         rows: the row of each value.
         found: the values.
-        struct: makes a struct of values; an error of Arrow or of a number says that one of them is out of range.
-        malformed: gets the values that are, such as a timestamp after the year 294,000.
+        struct: makes a struct of values. An ArrowInvalid, OverflowError or ValueError says that one of them is out of range.
+        malformed: gets the values that are out of range, such as a timestamp after the year 294,000.
     """
     try:
         return rows, struct(found)

@@ -60,8 +60,8 @@ class ConsumerCache:
     def lend(self, settings: Settings, task_attempt: int = -1, retry: bool = False) -> Generator[RangeConsumer]:
         """Lend a consumer for a `with` block. Creates one if there is none, which blocks for 50–100 ms.
 
-        After the block the consumer is unassigned and kept. If the block fails, it is closed. A repeated task, and a task that has the
-        cached consumer already, get one of their own, which is closed after the block.
+        After the block the consumer is unassigned and kept, unless another task has borrowed it meanwhile. If the block fails, the consumer
+        is closed. A repeated task, and a task that has the cached consumer already, get one of their own, which is closed after the block.
 
         Args:
             settings: complete consumer properties.

@@ -91,7 +91,9 @@ def checked_typed_columns(
     registry: SchemaRegistry | None = None,
     schema_id: int | None = None,
 ) -> tuple[StructType, TypedColumns]:
-    """Return the schema of a call, and its columns. Blocks on the registry if there is no schema.
+    """Check the arguments of a call whose DataFrame has decoded values; return its schema, and the columns that the workers build.
+
+    Called on the driver. Blocks on the registry if the fields are those of `schema_id`.
 
     Args:
         call: the name of the public function, for the message.
@@ -103,7 +105,7 @@ def checked_typed_columns(
         schema_id: the id of the reader's schema.
 
     Raises:
-        TypeError: `schema` is neither.
+        TypeError: `schema` is none of these.
         KafkaError: an error of the registry.
         ValueError: the format or the mode is unknown, the mode needs another errors policy, or the schema cannot be that of the values.
         MissingDependencyError: pyarrow or pandas is missing or too old.
@@ -199,7 +201,7 @@ def read_tasks(reads: RangeReads, ids: Iterator[Any], columns: Sequence[str] | T
 
 
 def _without_malformed(reads: RangeReads, index: int, columns: TypedColumns) -> Iterator[Any]:
-    """Yield the record batches of a task without the records whose values do not fit. The errors policy of the stream gets these."""
+    """Yield the record batches of a task in the mode "dead-letter". Records whose values do not fit go to the stream's errors policy."""
     policy = reads.read_context.errors
     assert policy is not None
     errors = TaskErrors(policy, index, partial(stored_letters, policy.stored_property))

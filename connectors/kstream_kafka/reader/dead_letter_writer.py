@@ -108,7 +108,7 @@ class KafkaDeadLetterWriter:
         self._held.write(pickle.dumps(letter))
 
     def flush(self) -> None:
-        """Send the letters, and block until all are stored. DeadLetterNotStoredError if one of them is not.
+        """Send the held letters, and block until all are stored. DeadLetterNotStoredError if one of them is not.
 
         The timestamp of a letter is that of now, so that retention does not remove it early.
         """

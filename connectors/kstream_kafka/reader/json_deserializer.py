@@ -45,6 +45,7 @@ class JsonDeserializer:
             raise no(str(e), "") from None
 
     def _prepare(self, fields: pa.Schema) -> None:
+        """Make what decodes, also for an unpickled copy: only the fields are pickled. ValueError if a field has a type of no JSON value."""
         self._fields = fields
         self._documents = JsonDocuments(fields)
         self._dicts = _dicts_of(pa.struct(list(fields)))

@@ -32,8 +32,8 @@ class JsonDocuments:
             ValueError: a field has a type that JSON values cannot have.
         """
         self._struct = pa.struct(list(fields))
-        self._read = _loose(self._struct)
-        self._convert = _of_object(self._struct)
+        self._read = _type_before_cast(self._struct)
+        self._convert = _object_converter(self._struct)
 
     def decode(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[tuple[int, str]]]:
         """Decode values, none of which is null.
@@ -98,43 +98,43 @@ class _Number(float):
 _DECODER = json.JSONDecoder(parse_float=_Number)
 
 
-def _loose(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a field before its strings are cast; for what Arrow's reader cannot read, the type itself."""
+def _type_before_cast(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the array of converted values: that of `read_type`; the type itself where that is None, as for base64."""
     if pa.types.is_list(kind):
-        return pa.list_(_loose(kind.value_type))
+        return pa.list_(_type_before_cast(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _loose(field.type)) for field in kind])
+        return pa.struct([(field.name, _type_before_cast(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _loose(kind.item_type))
+        return pa.map_(kind.key_type, _type_before_cast(kind.item_type))
     return read_type(kind) or kind
 
 
 def _converter(kind: pa.DataType) -> Convert:
-    """Return the function for a type. ValueError if no JSON value has it."""
+    """Return what converts values for a type. ValueError if no JSON value has it."""
     read_type(kind)
     if pa.types.is_boolean(kind):
         return _boolean
     if pa.types.is_signed_integer(kind):
-        return _whole_number(kind.bit_width)
+        return _whole_number_converter(kind.bit_width)
     if pa.types.is_floating(kind):
         return _float
     if pa.types.is_string(kind):
-        return _string
+        return _string_or_json
     if pa.types.is_decimal(kind):
-        return _decimal(kind.precision, kind.scale)
+        return _decimal_converter(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
         return _instant
     if pa.types.is_binary(kind):
         return _base64
     if pa.types.is_list(kind):
-        return _of_list(kind)
+        return _list_converter(kind)
     if pa.types.is_map(kind):
-        return _of_map(kind)
-    return _of_object(kind) if pa.types.is_struct(kind) else _text
+        return _map_converter(kind)
+    return _object_converter(kind) if pa.types.is_struct(kind) else _only_string
 
 
-def _named(convert: Convert, name: str, value: Any) -> Any:
-    """Return the value of a field, null for null. ValueError with the name of the field."""
+def _field_value(convert: Convert, name: str, value: Any) -> Any:
+    """Convert the value of a field of an object; None for None. The ValueError of a misfit gets the name of the innermost field."""
     if value is None:
         return None
     try:
@@ -143,18 +143,18 @@ def _named(convert: Convert, name: str, value: Any) -> Any:
         raise ValueError(str(e) if str(e).startswith("has in") else f"has in the field {name!r} {e}") from None
 
 
-def _of_object(kind: pa.StructType) -> Convert:
+def _object_converter(kind: pa.StructType) -> Convert:
     fields = [(field.name, _converter(field.type)) for field in kind]
 
     def convert(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise ValueError(f"{_kind(value)}, not an object")
-        return {name: _named(one, name, value.get(name)) for name, one in fields}
+        return {name: _field_value(one, name, value.get(name)) for name, one in fields}
 
     return convert
 
 
-def _of_list(kind: pa.ListType) -> Convert:
+def _list_converter(kind: pa.ListType) -> Convert:
     one = _converter(kind.value_type)
 
     def convert(value: Any) -> list[Any]:
@@ -165,13 +165,13 @@ def _of_list(kind: pa.ListType) -> Convert:
     return convert
 
 
-def _of_map(kind: pa.MapType) -> Convert:
+def _map_converter(kind: pa.MapType) -> Convert:
     one = _converter(kind.item_type)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
             raise ValueError(f"{_kind(value)}, not an object")
-        return [(_string(name), None if item is None else one(item)) for name, item in value.items()]
+        return [(_string_or_json(name), None if item is None else one(item)) for name, item in value.items()]
 
     return convert
 
@@ -182,7 +182,7 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _whole_number(bits: int) -> Convert:
+def _whole_number_converter(bits: int) -> Convert:
     limit = 1 << (bits - 1)
 
     def convert(value: Any) -> int:
@@ -196,6 +196,7 @@ def _whole_number(bits: int) -> Convert:
 
 
 def _float(value: Any) -> float:
+    """Return a number, or one of the strings of _SPECIAL, as a float. ValueError for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)
@@ -206,9 +207,9 @@ def _float(value: Any) -> float:
     raise ValueError(f"{_kind(value)}, not a number")
 
 
-def _string(value: Any) -> str:
-    """Return a string, and of any other value its JSON, as Spark's from_json does."""
-    text = value if isinstance(value, str) else value.text if isinstance(value, _Number) else _text_of(value)
+def _string_or_json(value: Any) -> str:
+    """Return a string as it is, and of any other value its JSON, as Spark's from_json does. ValueError if it cannot be UTF-8."""
+    text = value if isinstance(value, str) else value.text if isinstance(value, _Number) else _as_json(value)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -216,7 +217,7 @@ def _string(value: Any) -> str:
     return text
 
 
-def _text_of(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -224,7 +225,9 @@ _EXACT = Context(prec=2 * 38)
 """Python's own context has 28 digits, and a decimal of Spark 38."""
 
 
-def _decimal(precision: int, scale: int) -> Convert:
+def _decimal_converter(precision: int, scale: int) -> Convert:
+    """Return what makes decimals of numbers and of strings of digits. Digits behind the scale are rounded half up."""
+
     def convert(value: Any) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError(f"{_kind(value)}, not a number")
@@ -241,24 +244,25 @@ def _decimal(precision: int, scale: int) -> Convert:
 
 
 def _instant(value: Any) -> str:
-    """Return a point in time as a string. A whole number has seconds, as in Spark's from_json."""
+    """Return a point in time as a string, which is cast later. A whole number counts seconds, as in Spark's from_json."""
     if isinstance(value, int) and not isinstance(value, bool):
         try:
             return (EPOCH + timedelta(seconds=value)).replace(tzinfo=None).isoformat()
         except OverflowError:
             raise ValueError("a time that is too far away") from None
-    return _text(value)
+    return _only_string(value)
 
 
-def _text(value: Any) -> str:
+def _only_string(value: Any) -> str:
+    """Return a string as it is. ValueError for any other value, and for a string that cannot be UTF-8."""
     if not isinstance(value, str):
         raise ValueError(f"{_kind(value)}, not a string")
-    return _string(value)
+    return _string_or_json(value)
 
 
 def _base64(value: Any) -> bytes:
     try:
-        return base64.b64decode(_text(value), validate=True)
+        return base64.b64decode(_only_string(value), validate=True)
     except ValueError as e:
         raise ValueError(str(e) if not isinstance(value, str) else "a string that is no base64") from None
 

@@ -81,7 +81,7 @@ class JsonFormat:
         return DecodedValues(rows, malformed)
 
     def _of_present(self, values: pa.BinaryArray) -> tuple[pa.StructArray, list[MalformedValue]]:
-        """Decode values of which none is null."""
+        """Decode values of which none is null: by Arrow at once, and what does not fit there by Python. The order stays."""
         blamed = _no_objects(values) | self._misfits_as_before(values)
         if self._read_fields is None:
             blamed = np.ones(len(values), bool)
@@ -100,7 +100,11 @@ class JsonFormat:
         return together, [MalformedValue(int(suspects[row]), reason) for row, reason in reasons]
 
     def _read_others(self, values: pa.BinaryArray, blamed: Mask) -> tuple[pa.StructArray, Mask]:
-        """Read all values but those that are blamed. Return the rows, and whom they lack: more may be blamed meanwhile."""
+        """Read all values but those that are blamed, and those that come to be blamed meanwhile, in MOST_READS tries at most.
+
+        Returns:
+            The rows, without the blamed values; and which values are blamed in the end: all of them if each try was in vain.
+        """
         if self._read_fields is not None:
             for _ in range(MOST_READS):
                 positions = np.flatnonzero(~blamed)
@@ -151,7 +155,10 @@ class JsonFormat:
         return blamed if blamed.any() else np.ones(len(values), bool)
 
     def _blame_the_next(self, values: pa.BinaryArray, begin: int, blamed: Mask) -> None:
-        """Find the values from `begin` on that are no JSON: Arrow's reader ends at each of them, and goes on behind it."""
+        """Blame the values from `begin` on that are no JSON. Each read stops at one of them, and the next read begins behind it.
+
+        After MOST_ERRORS of them all values that are left are blamed.
+        """
         for _ in range(MOST_ERRORS):
             try:
                 self._read(values.slice(begin))

@@ -101,9 +101,12 @@ class PositionReader:
         return polled
 
     def _take(self, messages: list[Any], polled: PolledRecords) -> None:
-        """Put the records among messages that were not read before into a result. There is at least one message."""
+        """Put the records that no poll has given yet into a result, and move the positions past them. There is at least one message.
+
+        Records before a position, or of a partition that is not read, are of a fetch before the last assignment: they are dropped.
+        """
         begins, ends = _bounds(messages)
-        if any(at < self._positions.get(where, _UNREACHED) for where, at in begins.items()):  # of a fetch before the last assignment
+        if any(at < self._positions.get(where, _UNREACHED) for where, at in begins.items()):
             messages = [m for m in messages if m.offset() >= self._positions.get((m.topic(), m.partition()), _UNREACHED)]
             if not messages:
                 return
@@ -114,7 +117,10 @@ class PositionReader:
         self._on_answer()
 
     def _on_event(self, event: Any, polled: PolledRecords) -> None:
-        """Handle one error event. One of a partition that is not read is ignored, unless the client gave up."""
+        """Handle one error event: a retriable one is the trouble, an end of a log is an answer, a position outside of its log is noted.
+
+        Ends and positions of partitions that are not read are ignored. KafkaError if the client gave up.
+        """
         from kstream_kafka.client.librdkafka import text_of  # imported late: to build a graph needs no librdkafka
 
         kind, where = self._consumer.classify_error(event.error()), (str(event.topic()), int(event.partition()))
@@ -133,6 +139,7 @@ class PositionReader:
             polled.out_of_range.append(where)
 
     def _on_answer(self) -> None:
+        """Begin the silence anew, without trouble, because a broker has answered."""
         self._answered_s, self._trouble = self._monotonic(), ""
 
 

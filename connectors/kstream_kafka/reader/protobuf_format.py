@@ -75,7 +75,7 @@ class ProtobufFormat:
         return DecodedValues(together(parts, len(values), self._fields), sorted(malformed))
 
     def _reader(self, schema_id: int, path: MessagePath) -> _MessageReader | str:
-        """Return the reader of a message; the reason if its values cannot fit. May block on the registry."""
+        """Return the reader of a message, or the reason for which none of its values fits. May block on the registry."""
         found = self._readers.get((schema_id, path))
         if found is not None:
             return found
@@ -83,7 +83,7 @@ class ProtobufFormat:
             message = ProtobufSchema.registered(self._registry, schema_id).message_class(path)
             found = _MessageReader(message, self._fields)
         except ValueError as e:
-            return f"does not fit: {e}"  # it is not kept: damaged values have any paths, and a schema may be known a minute later
+            return f"does not fit: {e}"  # the reason is not kept: damaged values have any paths, and a schema may be known a minute later
         self._readers[schema_id, path] = found
         return found
 
@@ -99,7 +99,7 @@ class _MessageReader:
         self._get = [_column_getter(known[f.name], f.type) if f.name in known else None for f in fields]
 
     def read(self, rows: Sequence[int], payloads: Sequence[bytes], malformed: list[MalformedValue]) -> Part:
-        """Return the rows that fit, with a struct for each; the others are added to `malformed`."""
+        """Return the payloads that fit, by their rows, with a struct for each; the others are added to `malformed`."""
         from google.protobuf.message import DecodeError
 
         read = self._message.FromString
@@ -138,7 +138,7 @@ def _column_getter(field: Any, wanted: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _value_maker(field: Any, wanted: pa.DataType) -> Make:
-    """Return what makes a value of a column of one value of a field. ValueError if the field does not fit the type."""
+    """Return what makes, of one value of a field, as of an item of a list, what Arrow takes for a type. ValueError if they do not fit."""
     kind = str(getattr(field.message_type, "full_name", ""))
     if kind == TIMESTAMP and wanted == pa.timestamp("us", UTC):
         return microseconds

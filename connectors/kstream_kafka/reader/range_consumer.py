@@ -47,7 +47,10 @@ AGE_PER_SECOND = 20
 
 
 class KafkaRangeConsumer:
-    """A worker's consumer of one partition or of several at a time. Not thread-safe: only the task's thread calls it."""
+    """The RangeConsumer of `client/ports.py` by confluent_kafka, of one partition or of several at a time. Only the task's thread calls it.
+
+    That Protocol says what the methods do; the texts here add what this one does besides.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Create the consumer. Fetches nothing. With an `oauth_cb` the call blocks for the first token.
@@ -145,6 +148,7 @@ class KafkaRangeConsumer:
         self._consumer.unassign()
 
     def classify_error(self, error: ClientError) -> FetchErrorKind:
+        """See RangeConsumer. A refused authentication is retriable here: `consume` judges the connections, and raises."""
         code = error.code()
         if code == ClientError.TOPIC_AUTHORIZATION_FAILED:
             raise map_error(error, self._bootstrap, "READ", ", ".join(self._reading), "")
@@ -152,7 +156,7 @@ class KafkaRangeConsumer:
             return FetchErrorKind.END_OF_PARTITION
         if code in (ClientError._AUTO_OFFSET_RESET, ClientError._LOG_TRUNCATION, ClientError.OFFSET_OUT_OF_RANGE):
             return FetchErrorKind.OUT_OF_RANGE
-        if code == ClientError._AUTHENTICATION:  # of a request, after the connection was refused: the watch judges connections
+        if code == ClientError._AUTHENTICATION:  # of a request, after the connection was refused
             return FetchErrorKind.RETRIABLE
         if code in UNREACHABLE | LEADER_CHANGING | UNKNOWN_TOPIC | GROUP_ERRORS or (error.retriable() and not error.fatal()):
             return FetchErrorKind.RETRIABLE

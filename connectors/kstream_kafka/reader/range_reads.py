@@ -126,9 +126,10 @@ class RangeReads:
         self._send(report)
 
     def _end(self, index: int, errors: TaskErrors, report: ReadReport, is_cut_short: bool = False) -> None:
-        """Make the dead letters of a task durable, and put its record errors into the report.
+        """Make the dead letters of a task durable, and put its record errors and stored letters into the report.
 
-        Python drops what a generator raises that is closed early. So the report tells the driver that a dead letter was not stored.
+        Python drops what a generator raises that is closed early, as by `take`. So the report tells the driver then that a dead letter was
+        not stored, and nothing is raised.
         """
         first = self.tasks[index][0].range if self.tasks[index] else OffsetRange("", index, 0, 0)
         start = first.topic, first.partition, first.fromOffset

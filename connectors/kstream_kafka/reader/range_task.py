@@ -91,7 +91,10 @@ class RangeTask:
 
 
 def stored_letters(name: str) -> StoredLetters:
-    """Return the dead letters that the driver had told of when the Spark job of this task began, by the local property of a name."""
+    """Return which dead letters of the batch are stored already, by earlier outputs, so that this task does not write them again.
+
+    The driver has put them into Spark's local property of this name before the Spark job began. None are known without the property.
+    """
     context = TaskContext.get()
     text = context.getLocalProperty(name) if context is not None else None
     return letters_of_text(text) if text else {}

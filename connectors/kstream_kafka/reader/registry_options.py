@@ -51,11 +51,11 @@ def fields_of_options(options: Mapping[str, Any], columns: Callable[[SchemaRegis
     number = schema_id_of_options(options)
     if number is None:
         raise SourceOptionError(SCHEMA_ID, "is missing, and the query names no columns", "Give one of them.")
-    return of_schema_id(number, lambda: columns(registry_of(options), number))
+    return found_by_id(number, lambda: columns(registry_of(options), number))
 
 
-def of_schema_id(number: int, find: Callable[[], T]) -> T:
-    """Return what is made of the schema that the options name by its id. `find`: makes it.
+def found_by_id(number: int, find: Callable[[], T]) -> T:
+    """Return the result of `find`, which asks the registry for the schema of an id. Its ValueError becomes an error about the option.
 
     Raises:
         SourceOptionError: `find` has raised a ValueError, since the registry has no such schema, or the schema does not fit.

@@ -16,6 +16,7 @@ from kstream_kafka.reader.decoding import Chunk, Decoding, consumer_record, valu
 
 
 def record_of(messages: Sequence[Any], position: int) -> CurrentRecord:
+    """Return the message at a position as the record that a failure names."""
     message = messages[position]
     kind, timestamp = message.timestamp()
     return CurrentRecord(message.topic(), message.partition(), message.offset(), timestamp if kind else None, raw=message)
@@ -55,7 +56,7 @@ class TolerantDecoding:
         return make_one_by_one(self._lazily(decode, type(messages[0])), messages, self._failed)
 
     def _lazily(self, decode: Callable[[Chunk], list[Any]], kind: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        """Return the function from an iterator over messages to one over their elements."""
+        """Return the function from an iterator over messages to one over their elements, which decodes each when it is asked for."""
         decoder = self._decoding.value_decoder
         if self._decoding.message_handler is value_only and decoder is not None:
             return lambda rest: map(decoder, map(kind.value, rest))

@@ -54,7 +54,10 @@ class TypedColumns:
             yield from record_batches(some, (VALUE,), lambda together: self._batch(together, decoder, leave_out))
 
     def _batch(self, chunks: Sequence[Chunk], decoder: ValueFormat, leave_out: LeaveOut | None) -> pa.RecordBatch:
-        """Return the record batch of some chunks."""
+        """Return the record batch of some chunks, with the values decoded. The mode decides what becomes of those that do not fit.
+
+        Permissive: the row stays. Dead-letter: `leave_out` gets the message, and the row is removed. Otherwise MalformedValueError.
+        """
         of_values = () if self.is_struct else self.values.fields.names
         records = to_record_batch(chunks, [VALUE, *(name for name in self.names if name in COLUMNS and name not in (VALUE, *of_values))])
         raw = records.column(VALUE)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, TimestampType
 
 from kstream_kafka.errors import RowEncodingError, SourceOptionError
-from kstream_kafka.reader.registry_options import SCHEMA_ID, of_schema_id, registry_of, schema_id_of_options
+from kstream_kafka.reader.registry_options import SCHEMA_ID, found_by_id, registry_of, schema_id_of_options
 from kstream_kafka.sink.frame_columns import COLUMNS
 from kstream_kafka.structured.sink_options import SCHEMA, SUBJECT, TEXT, SinkOptions
 
@@ -107,13 +107,13 @@ class ValueEncoding:
             from kstream_kafka.schemas.protobuf_schema import FIRST, ProtobufSchema
 
             assert number is not None
-            file = of_schema_id(number, lambda: ProtobufSchema.registered(registry_of(self.options), number, is_given=True))
+            file = found_by_id(number, lambda: ProtobufSchema.registered(registry_of(self.options), number, is_given=True))
             return ProtobufRows(file.message_class(FIRST), number, struct)
         from kstream_kafka.schemas.avro_rows import AvroRows
         from kstream_kafka.schemas.avro_schema import AvroSchema
 
         if number is not None:
-            schema = of_schema_id(number, lambda: AvroSchema.registered(registry_of(self.options), number, is_given=True))
+            schema = found_by_id(number, lambda: AvroSchema.registered(registry_of(self.options), number, is_given=True))
         else:
             schema = AvroSchema.given(self.options[SCHEMA])
             number = register(self.options[SUBJECT], schema.text)
