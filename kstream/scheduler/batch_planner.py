@@ -147,6 +147,7 @@ class BatchPlanner:
             return False
         if self.exhausted or self._empty.needs_no_plan(time):
             return True
+        self._outage.tries()
         try:
             settled = self._log.resolve_in_doubt_plan()
             if settled is not None:  # its write was reported as failed, but the plan was stored: its batch runs first

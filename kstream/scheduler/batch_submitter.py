@@ -152,6 +152,7 @@ class BatchSubmitter:
         """
         batch, last = begun.batch, begun.job_set
         probed_ms = self._parts.clock.monotonic_ms()
+        self._outage.tries()
         try:
             self._log.probe()
             self._outage.started()

@@ -163,6 +163,7 @@ class DueBatches:
             if not times or self._planner.exhausted:
                 self._missed = None
                 return None
+            self._outage.tries()
             try:
                 selected = self._planner.missed(times)
             except Exception as e:

@@ -31,14 +31,20 @@ class PlanningOutage:
         self._timeout_ms = timeout_ms
         self._monotonic_ms = monotonic_ms
         self._began_ms: int | None = None
+        """The moment of the first error; None without an outage. The timeout counts from it."""
+        self._tried_ms: int | None = None
+        self._refused_ms = 0
+        """When the try began that met the first error: the error comes only after the time-out of a request."""
         self._reminded_ms = 0
-        self._first: Time | None = None
-        """The first batch that was not planned in the outage; None before there is one."""
         self._unplanned = 0
         self._has_failed = False
         """Whether an error came since the last tick that was passed over."""
         self._is_start_held_up = False
         """Whether the store was away when the last batch was to start."""
+
+    def tries(self) -> None:
+        """Note that a try to plan or to start a batch begins."""
+        self._tried_ms = self._monotonic_ms()
 
     def waits(self, time: Time, error: Exception, planned: bool = False) -> bool:
         """Return whether the driver goes on waiting after an error of planning. Log the outage, at most once a minute.
@@ -55,10 +61,9 @@ class PlanningOutage:
             return False
         now, self._has_failed = self._monotonic_ms(), True
         if self._began_ms is None:
-            self._began_ms, self._reminded_ms, self._unplanned, self._first = now, now - REMINDER_MS, 0, None
-        if not planned:
-            self._unplanned += 1
-            self._first = self._first or time
+            self._began_ms, self._reminded_ms, self._unplanned = now, now - REMINDER_MS, 0
+            self._refused_ms = now if self._tried_ms is None else self._tried_ms
+        self._unplanned += not planned
         if now - self._began_ms >= self._timeout_ms:
             return False
         self._is_start_held_up = self._is_start_held_up or planned
@@ -105,14 +110,10 @@ class PlanningOutage:
         self._is_start_held_up = False
 
     def ended(self, time: Time) -> None:
-        """Note that a batch was planned. If an outage was on, and holds no start up, log its end.
-
-        The first error comes only after the time-out of a request. So the log counts from the batch that it kept from being planned.
-        """
+        """Note that a batch was planned. If an outage was on, and holds no start up, log its end."""
         if self._began_ms is None or self._is_start_held_up:
             return
-        since_first = 0 if self._first is None else time.since(self._first).milliseconds
-        seconds = max(self._monotonic_ms() - self._began_ms, since_first) / 1000
+        seconds = (self._monotonic_ms() - self._refused_ms) / 1000
         text = "batch %s was planned: the outage is over after %.0f s, %d batches had no plan"
         logger.warning(text, time, seconds, self._unplanned)
         self._began_ms = None

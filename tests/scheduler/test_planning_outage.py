@@ -94,10 +94,24 @@ def test_the_log_has_a_line_a_minute_and_one_at_the_end(caplog: pytest.LogCaptur
 
 def test_an_outage_is_as_long_as_batches_were_missing_and_not_only_since_its_first_error(caplog: pytest.LogCaptureFixture) -> None:
     away, now = outage(600_000)
+    away.tries()
+    now.ms += 30_000
     away.waits(Time(2_000), TransientError("brokers h:1 have not answered for 30 s"))
     now.ms += 69_000
+    away.tries()
     away.ended(Time(101_000))
     assert "the outage is over after 99 s" in caplog.records[-1].message
+
+
+def test_an_outage_while_the_driver_catches_up_began_at_its_first_error_and_not_at_the_old_batch(caplog: pytest.LogCaptureFixture) -> None:
+    """An outage of 5 s was said to have lasted for an hour: the batches that it missed were an hour old."""
+    away, now = outage(600_000)
+    away.tries()
+    away.waits(Time(2_000), TransientError("brokers h:1 are away"))
+    now.ms += 5_000
+    away.tries()
+    away.ended(Time(3_602_000))
+    assert "the outage is over after 5 s" in caplog.records[-1].message
 
 
 def test_a_tick_is_passed_over_only_while_an_outage_is_on_and_a_newer_tick_is_due() -> None:
