@@ -206,6 +206,7 @@ CASES: dict[str, tuple[dict[str, str], ...]] = {
         {f"kstream_state_write_failed{{{IN}}}": QUIET},
         {f"kstream_state_write_failed{{{IN}}}": "1x40"},
     ),
+    "KStreamOutage": ({f"kstream_planning_outage_seconds{{{IN}}}": QUIET}, {f"kstream_planning_outage_seconds{{{IN}}}": "61x40"}),
     "KStreamReceiverDown": (
         {f'kstream_receiver_active{{{IN},input="0",receiver="r"}}': "1x40"},
         {f'kstream_receiver_active{{{IN},input="0",receiver="r"}}': QUIET},

@@ -86,6 +86,27 @@ class LastError:
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which no batch can be planned, or no planned batch can start, because brokers or the store are away.
+
+    Attributes:
+        since_ms: when the first try began that met it, in milliseconds since the Unix epoch.
+        until_ms: up to when the driver waits before it reports the error, in milliseconds since the Unix epoch.
+        text: the newest error in one line.
+        first: the first batch that was not planned; None if only planned ones could not start.
+    """
+
+    since_ms: int
+    until_ms: int
+    text: str
+    first: Time | None = None
+
+    def ms(self, now_ms: int) -> int:
+        """Return for how long the outage has lasted, in milliseconds; `now_ms` is the moment, since the Unix epoch."""
+        return max(0, now_ms - self.since_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class DriverStatus:
     """The status of a driver at one moment. Moments are milliseconds since the Unix epoch, by the clock of the driver.
 
@@ -106,6 +127,7 @@ class DriverStatus:
         rates: stream id → the rate that back-pressure has computed last, in records a second; empty before the first.
         last_error: the last error; None without one.
         state_error: why the state cannot be written, in one line; None if it can.
+        outage: the outage of brokers or of the store that lasts; None without one, and once the driver has ended.
         ended: how the driver has ended: `gracefully`, `at once`, `after an error`, `fenced` or `start failed`; None while it lives. After
             a request to stop an error is no reason: it is `gracefully` or `at once` then.
         metrics_url: where the driver shows its metrics; None without a port for them.
@@ -131,6 +153,7 @@ class DriverStatus:
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
     last_error: LastError | None = None
     state_error: str | None = None
+    outage: Outage | None = None
     ended: str | None = None
     metrics_url: str | None = None
     ui_url: str | None = None
@@ -215,6 +238,7 @@ def status_fields(status: DriverStatus) -> dict[str, Any]:
         if error is None
         else {"at": error.at_ms, "text": error.text, "batch": _ms(error.batch), "operation": error.operation},
         **({} if status.state_error is None else {"state_error": status.state_error}),
+        **({} if status.outage is None else {"outage": _outage_fields(status.outage)}),
         "ended": status.ended,
         **({} if status.metrics_url is None else {"metrics": status.metrics_url}),
         **({} if status.ui_url is None else {"page": status.ui_url}),
@@ -235,6 +259,11 @@ def _batch_fields(batch: BatchFigures) -> dict[str, Any]:
         **({"figures": dict(batch.figures)} if batch.figures else {}),
         **({} if batch.slowest is None else {"slowest": [batch.slowest.name, batch.slowest.ms]}),
     }
+
+
+def _outage_fields(outage: Outage) -> dict[str, Any]:
+    """Return the fields of an outage."""
+    return {"since": outage.since_ms, "until": outage.until_ms, "text": outage.text, "first": _ms(outage.first)}
 
 
 def _lag_fields(lag: StreamLag) -> dict[str, Any]:
@@ -268,6 +297,7 @@ def status_of(fields: format.Fields) -> DriverStatus:
         rates={int(stream): rate for stream, rate in fields.get("rates", {}).items()},
         last_error=None if error is None else LastError(moment(error["at"]), error["text"], _time(error["batch"]), error["operation"]),
         state_error=fields.get("state_error"),
+        outage=_outage_of(fields["outage"]) if "outage" in fields else None,
         ended=fields["ended"],
         metrics_url=fields.get("metrics"),
         ui_url=fields.get("page"),
@@ -288,6 +318,11 @@ def _batch_of(b: Mapping[str, Any]) -> BatchFigures:
         b.get("figures", {}),
         SlowestOutput(*b["slowest"][:2]) if "slowest" in b else None,
     )
+
+
+def _outage_of(fields: Mapping[str, Any]) -> Outage:
+    """Make an outage from its fields: the inverse of `_outage_fields`."""
+    return Outage(moment(fields["since"]), moment(fields["until"]), fields["text"], _time(fields["first"]))
 
 
 _RECORDS = EpochRecords(names.STATUS, "status", status_of)

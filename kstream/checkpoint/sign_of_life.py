@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kstream.batch_time import Time
 from kstream.checkpoint import names
-from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, read_status
+from kstream.checkpoint.driver_status import GONE_MS, RENEWAL_MS, DriverStatus, Outage, read_status
 from kstream.checkpoint.plan_log import newest_epoch
 from kstream.checkpoint.reader import Meta
 from kstream.errors import MissingFileError
@@ -224,17 +224,18 @@ def judge(status: DriverStatus, max_behind: float | None = None) -> tuple[str, s
         `well`, `behind` or `failing`, and the sentence about it.
     """
     seconds = status.seconds_behind(status.written_ms)
+    outage = "" if status.outage is None else _away(status, status.outage)
     most = max(BEHIND_INTERVALS * status.interval.seconds, BEHIND_LEAST_S) if max_behind is None else max_behind
     if status.failed or status.waiting:
-        return "failing", _failing(status.failed, status.waiting)
+        return "failing", _failing(status.failed, status.waiting) + outage
     if status.state_error is not None:
-        return "failing", f"failing: the state cannot be written, and each batch tries it again: {status.state_error}"
+        return "failing", f"failing: the state cannot be written, and each batch tries it again: {status.state_error}{outage}"
     late = status.batches_behind(status.written_ms) > ON_TIME
     if seconds > most:
         due = f"the oldest batch has been due for {duration_text(seconds * 1000)}, longer than {most:g} s"
-        return "behind", f"behind: {due}" + (f". {_catching_up(status)}" if late else "") + _slowest(status)
+        return "behind", f"behind: {due}" + (f". {_catching_up(status)}" if late else "") + _slowest(status) + outage
     succeed = "well: batches succeed" if status.recent else "well: no batch has ended yet"
-    return "well", f"{succeed}. {_catching_up(status)}{_slowest(status)}" if late else f"{succeed}, and none is late"
+    return "well", (f"{succeed}. {_catching_up(status)}{_slowest(status)}" if late else f"{succeed}, and none is late") + outage
 
 
 def behind_without_driver(meta: Meta | None, last_planned: Time | None, pending: Sequence[Time], now_ms: int) -> tuple[float, int]:
@@ -323,10 +324,19 @@ def _catching_up(status: DriverStatus) -> str:
     """Return the sentence about a driver that is behind: how far, and how long its records take at the speed of the last batches."""
     records, rate = sum(lag.records for lag in status.lag), status.processing_rate
     batches = status.batches_behind(status.written_ms)
-    if not records and batches > status.unfinished:  # the lag is as of the newest plan, and nobody has looked at the ends since
+    # The lag is as of the newest plan, and nobody has looked at the ends since.
+    if batches > status.unfinished and (not records or status.outage is not None):
         return f"{_batches(batches)} are due, {batches - status.unfinished} of them without a plan: how many records wait is not known"
     behind = f"It catches up, {_batches(batches)} and {records:,} records behind"
     return f"{behind}, about {records / rate:,.0f} s" if records and rate else behind
+
+
+def _away(status: DriverStatus, outage: Outage) -> str:
+    """Return what an outage keeps the driver from, since when, and for how long the driver waits, as a sentence after another one."""
+    what = "no planned batch could start" if outage.first is None else "no batch could be planned"
+    left = outage.until_ms - status.written_ms
+    then = f"the driver waits for {duration_text(left)} more" if left > 0 else "the driver has reported it as an error"
+    return f". For {duration_text(outage.ms(status.written_ms))} {what}, and {then}: {outage.text}"
 
 
 def _slowest(status: DriverStatus) -> str:

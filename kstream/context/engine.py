@@ -294,6 +294,7 @@ class Engine:
             rates=self.rates(),
             lags=self._lags.lags(),
             state_error=self._states.write_error,
+            outage=self._generator.outage,
             waiting_blocks=self._waiting_blocks(),
             allocations=() if self.allocation is None else self.allocation.recent(),
         )

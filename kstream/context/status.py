@@ -80,7 +80,7 @@ class StatusCollector:
             ended: how the context has ended; None if it has not.
         """
         pending, error = engine.pending, engine.state_error
-        unfinished = pending.all()
+        unfinished, how = pending.all(), "fenced" if engine.is_fenced else ended
         return DriverStatus(
             application=self._application,
             epoch=engine.epoch,
@@ -99,7 +99,8 @@ class StatusCollector:
             rates=engine.rates,
             last_error=history.last_error,
             state_error=None if error is None else harmless(in_a_line(error)),
-            ended="fenced" if engine.is_fenced else ended,
+            outage=engine.outage if how is None else None,
+            ended=how,
             metrics_url=self._metrics_url,
             ui_url=self._ui_url,
             process=self._process,

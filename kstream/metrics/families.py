@@ -49,6 +49,10 @@ EPOCH = _gauge("driver_epoch", "The epoch of the driver; 0 without a checkpoint 
 STARTED = _gauge("driver_start_timestamp_seconds", "When the context was started, by the clock of the driver.")
 FENCED = _gauge("driver_fenced", "1 if another driver has taken over, else 0.")
 STATE_WRITE_FAILED = _gauge("state_write_failed", "1 if the states that were due last could not be written, else 0.")
+OUTAGE = _gauge(
+    "planning_outage_seconds",
+    "For how long no batch could be planned, or no planned batch could start, because brokers or the store are away; 0 if they are not.",
+)
 INTERVAL = _gauge("batch_interval_seconds", "The batch interval.")
 BEHIND = _gauge("behind_seconds", "For how long the oldest batch has been due that has not succeeded, whether it is planned or not.")
 BATCHES_BEHIND = _gauge("behind_batches", "The batches that are due and have not succeeded, whether they are planned or not.")
@@ -79,10 +83,11 @@ LOSSES = _counter("data_losses", "The data losses that batches have met, as entr
 LIMITED = _counter("limited_batches", "The batches that had fewer records than were in the logs, by the reason.", "input", "reason")
 INPUT_LAG = _gauge(
     "input_lag_records",
-    "The records after the last batch that has succeeded without a gap, up to the ends of the logs when the newest batch was planned.",
+    "The records after the last batch that has succeeded without a gap, up to the ends of the logs when the newest batch was planned. "
+    "No value in an outage: nobody counts them.",
     "input",
 )
-INPUT_UNPLANNED = _gauge("input_unplanned_records", "The records of the lag that are in no batch yet.", "input")
+INPUT_UNPLANNED = _gauge("input_unplanned_records", "The records of the lag that are in no batch yet. No value in an outage.", "input")
 INPUT_LAG_S = _gauge("input_lag_seconds", "The largest lag of a partition in seconds; see kstream_partition_lag_seconds.", "input")
 TOPIC_LAG = _gauge("topic_lag_records", "As kstream_input_lag_records, by topic.", "input", "topic")
 TOPIC_LAG_S = _gauge("topic_lag_seconds", "As kstream_input_lag_seconds, by topic.", "input", "topic")

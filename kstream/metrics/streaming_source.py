@@ -45,7 +45,7 @@ class StreamingSource(Collector):
         yield from _of_driver(job.status)
         yield from _of_batches(job)
         yield from _of_inputs(job)
-        yield from _of_lags(job.engine.lags, job.status.written_ms, self._most_partitions)
+        yield from _of_lags(job.engine.lags, job.status, self._most_partitions)
         yield from self._of_the_rest(job)
 
     def _of_the_rest(self, job: JobSnapshot) -> Iterator[Metric]:
@@ -72,6 +72,7 @@ def _of_driver(status: DriverStatus) -> Iterator[Metric]:
     yield _one(f.STARTED, status.started_ms / 1000)
     yield _one(f.FENCED, float(status.ended == "fenced"))
     yield _one(f.STATE_WRITE_FAILED, float(status.state_error is not None))
+    yield _one(f.OUTAGE, 0 if status.outage is None else status.outage.ms(status.written_ms) / 1000)
 
 
 def _of_batches(job: JobSnapshot) -> Iterator[Metric]:
@@ -128,23 +129,32 @@ def _of_inputs(job: JobSnapshot) -> Iterator[Metric]:
     yield _metric(f.RATE, [((str(number),), rate) for number, rate in sorted(job.engine.rates.items())])
 
 
-def _of_lags(lags: Mapping[int, LogLag], now_ms: int, most: int) -> Iterator[Metric]:
+def _of_lags(lags: Mapping[int, LogLag], status: DriverStatus, most: int) -> Iterator[Metric]:
     """Yield the lags of inputs; of topics and of partitions if there are no more than `most`, of all inputs together.
 
-    The lag of a single partition is computed only if it is shown.
+    The lag of a single partition is computed only if it is shown. In an outage nobody counts new records: then no lag in records is shown,
+    and in seconds only where records are known to wait.
     """
+    is_counted, now_ms = status.outage is None, status.written_ms
     known = [(str(number), lag, list(lag.by_topic(now_ms))) for number, lag in lags.items()]
-    yield _metric(f.INPUT_LAG, [((number,), sum(each.records for each in topics)) for number, _, topics in known if topics])
-    yield _metric(f.INPUT_LAG_S, [((number,), max(each.seconds for each in topics)) for number, _, topics in known if topics])
-    yield _metric(f.INPUT_UNPLANNED, [((number,), lag.unplanned) for number, lag, topics in known if topics])
+    of_inputs = [
+        ((number,), sum(each.records for each in topics), max(each.seconds for each in topics)) for number, _, topics in known if topics
+    ]
+    yield from _of_places(f.INPUT_LAG, f.INPUT_LAG_S, of_inputs, is_counted)
+    yield _metric(f.INPUT_UNPLANNED, [((number,), lag.unplanned) for number, lag, topics in known if topics and is_counted])
     by_topic = [((number, each.topic), each) for number, _, topics in known for each in topics]
     shown = by_topic if len(by_topic) <= most else []
-    yield _metric(f.TOPIC_LAG, [(labels, each.records) for labels, each in shown])
-    yield _metric(f.TOPIC_LAG_S, [(labels, each.seconds) for labels, each in shown])
+    yield from _of_places(f.TOPIC_LAG, f.TOPIC_LAG_S, [(labels, each.records, each.seconds) for labels, each in shown], is_counted)
     few = sum(each.partitions for _, each in by_topic) <= most
     partitions = [((number, each.topic, each.partition), each) for number, lag, _ in known if few for each in lag.by_partition(now_ms)]
-    yield _metric(f.PARTITION_LAG, [(labels, each.records) for labels, each in partitions])
-    yield _metric(f.PARTITION_LAG_S, [(labels, each.seconds) for labels, each in partitions])
+    of_partitions = [(labels, each.records, each.seconds) for labels, each in partitions]
+    yield from _of_places(f.PARTITION_LAG, f.PARTITION_LAG_S, of_partitions, is_counted)
+
+
+def _of_places(records: Family, seconds: Family, lags: Sequence[tuple[tuple[str, ...], int, float]], is_counted: bool) -> Iterator[Metric]:
+    """Yield the lags of inputs, topics or partitions: the values of the labels, the records, the seconds."""
+    yield _metric(records, [(labels, count) for labels, count, _ in lags if is_counted])
+    yield _metric(seconds, [(labels, waited) for labels, count, waited in lags if is_counted or count])
 
 
 def _one(family: Family, value: float) -> Metric:

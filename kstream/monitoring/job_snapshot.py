@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kstream.batch import LogLag, PendingBatches
 from kstream.batch_time import Time
-from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.driver_status import DriverStatus, Outage
 from kstream.monitoring.job_history import HistorySnapshot
 from kstream.scheduler.executor_allocation_policy import AllocationDecision
 
@@ -25,6 +25,7 @@ class EngineSnapshot:
         rates: the rate of each input that back-pressure has computed last, by stream id.
         lags: the lag of each input that reads logs, by stream id.
         state_error: why the states that were due last could not be written; None if they were.
+        outage: the outage of brokers or of the store that lasts; None without one.
         waiting_blocks: the received blocks that are in no batch; None without receivers.
         allocations: the last decisions of executor allocation with their moments in milliseconds since the Unix epoch, oldest first.
     """
@@ -37,6 +38,7 @@ class EngineSnapshot:
     rates: Mapping[int, int] = field(default_factory=dict[int, int])
     lags: Mapping[int, LogLag] = field(default_factory=dict[int, LogLag])
     state_error: Exception | None = None
+    outage: Outage | None = None
     waiting_blocks: int | None = None
     allocations: Sequence[tuple[int, AllocationDecision]] = ()
 

@@ -18,6 +18,7 @@ from kstream.batch import BatchPlan
 from kstream.batch.retention import RequiredBatches, required_batches
 from kstream.batch_time import Time, listed
 from kstream.checkpoint import LogContents, Meta
+from kstream.checkpoint.driver_status import Outage
 from kstream.clock import RisingClock
 from kstream.dstream.ports import InputServices
 from kstream.dstream.stored_stream import StoredStream
@@ -133,7 +134,7 @@ class JobGenerator:
         self._scheduler = scheduler
         self._lifecycle = parts.lifecycle
         self._clock = RisingClock(parts.clock)
-        outage = PlanningOutage(parts.unreachable_timeout_ms, parts.clock.monotonic_ms)
+        self._outage = outage = PlanningOutage(parts.unreachable_timeout_ms, parts.clock)
         empty = EmptyBatches(parts.skip_empty_batches)
         self._submitter = BatchSubmitter(parts, scheduler, empty, outage, callbacks.on_fenced)
         self._planner = BatchPlanner(parts, scheduler, self._submitter, empty, outage)
@@ -295,6 +296,11 @@ class JobGenerator:
     def is_fenced(self) -> bool:
         """Whether this driver has found that another one has taken over. Any thread."""
         return self._submitter.is_fenced
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage of brokers or of the store that lasts; None without one. Any thread."""
+        return self._outage.outage
 
     def is_own_thread(self) -> bool:
         """Return whether the caller runs on the event thread, as the user's functions of `transform` do."""

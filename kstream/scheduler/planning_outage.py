@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from kstream.batch_time import Duration, Time
-from kstream.errors import KStreamError
+from kstream.checkpoint.driver_status import Outage
+from kstream.clock import Clock
+from kstream.errors import KStreamError, in_a_line
 from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
+from kstream.secret import harmless
 
 logger = logging.getLogger(__name__)
 _TAKEN = "the next batch takes its records"
@@ -19,17 +21,19 @@ class PlanningOutage:
     """The outage in which no batch can be planned: from the first error with `outage` to the next batch that is planned.
 
     A batch that is not planned loses nothing: the next batch that is planned takes its records. So an outage is logged, and it is an error
-    only after the timeout. Only the JobGenerator's thread calls the methods.
+    only after the timeout. Only the JobGenerator's thread calls the methods; any thread reads `outage`.
     """
 
-    def __init__(self, timeout_ms: int, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, timeout_ms: int, clock: Clock) -> None:
         """
         Args:
             timeout_ms: how long an outage may last before it is an error; 0: it is one at once, as in Spark.
-            monotonic_ms: a monotonic clock in ms.
+            clock: the clock of the context.
         """
         self._timeout_ms = timeout_ms
-        self._monotonic_ms = monotonic_ms
+        self._clock = clock
+        self.outage: Outage | None = None
+        """The outage that lasts, as others are told of it; None without one."""
         self._began_ms: int | None = None
         """The moment of the first error; None without an outage. The timeout counts from it."""
         self._tried_ms: int | None = None
@@ -44,7 +48,7 @@ class PlanningOutage:
 
     def tries(self) -> None:
         """Note that a try to plan or to start a batch begins."""
-        self._tried_ms = self._monotonic_ms()
+        self._tried_ms = self._clock.monotonic_ms()
 
     def waits(self, time: Time, error: Exception, planned: bool = False) -> bool:
         """Return whether the driver goes on waiting after an error of planning. Log the outage, at most once a minute.
@@ -59,11 +63,12 @@ class PlanningOutage:
         """
         if not isinstance(error, KStreamError) or not error.outage:
             return False
-        now, self._has_failed = self._monotonic_ms(), True
+        now, self._has_failed = self._clock.monotonic_ms(), True
         if self._began_ms is None:
             self._began_ms, self._reminded_ms, self._unplanned = now, now - REMINDER_MS, 0
             self._refused_ms = now if self._tried_ms is None else self._tried_ms
         self._unplanned += not planned
+        self.outage = self._as_of(now, None if planned else time, error)
         if now - self._began_ms >= self._timeout_ms:
             return False
         self._is_start_held_up = self._is_start_held_up or planned
@@ -79,6 +84,14 @@ class PlanningOutage:
                 error,
             )
         return True
+
+    def _as_of(self, now: int, unplanned: Time | None, error: Exception) -> Outage:
+        """Return the outage after one more error: `unplanned` is the batch that it kept from being planned."""
+        text, known = harmless(in_a_line(error)), self.outage
+        if known is not None:
+            return Outage(known.since_ms, known.until_ms, text, known.first or unplanned)
+        wall_ms = self._clock.time_ms()
+        return Outage(wall_ms - (now - self._refused_ms), wall_ms + self._timeout_ms, text, unplanned)
 
     def passes_over(self, time: Time, now_ms: int, interval: Duration) -> bool:
         """Return whether a tick is passed over: an outage is on, and a newer tick is due, which takes its records.
@@ -102,7 +115,7 @@ class PlanningOutage:
         A whole interval without an error ends the outage: nobody has seen that it lasts, and the time until an error begins anew.
         """
         if not self._has_failed:
-            self._began_ms = None
+            self._began_ms = self.outage = None
         self._has_failed = False
 
     def started(self) -> None:
@@ -113,7 +126,7 @@ class PlanningOutage:
         """Note that a batch was planned. If an outage was on, and holds no start up, log its end."""
         if self._began_ms is None or self._is_start_held_up:
             return
-        seconds = (self._monotonic_ms() - self._refused_ms) / 1000
+        seconds = (self._clock.monotonic_ms() - self._refused_ms) / 1000
         text = "batch %s was planned: the outage is over after %.0f s, %d batches had no plan"
         logger.warning(text, time, seconds, self._unplanned)
-        self._began_ms = None
+        self._began_ms = self.outage = None

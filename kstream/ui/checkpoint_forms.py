@@ -64,7 +64,6 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "epoch": snapshot.driver.epoch,
         "host": None if status is None else status.host,
         "pid": None if status is None else status.pid,
-        "lagRecords": sum(lag.records for lag in status.lag) if status is not None and status.lag else None,
         "lastError": last_error_form(snapshot.last_error),
         "sparkUiUrl": None,
         "metricsUrl": None if snapshot.driver.living is None else snapshot.driver.living.metrics_url,
@@ -74,7 +73,7 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
 
 
 class _Standing(TypedDict):
-    """The fields about how the driver is, and what has not ended."""
+    """The fields about how the driver is, and what has not ended or waits."""
 
     state: str
     stateText: str
@@ -84,11 +83,14 @@ class _Standing(TypedDict):
     numHeldBatches: None
     oldestUnfinishedMs: int | None
     secondsBehind: float
+    outageSinceMs: int | None
+    lagRecords: int | None
 
 
 def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
-    """Return the fields about how the driver is, and what has not ended: of a driver that lives, as it says; else by the log."""
-    living, contents = snapshot.driver.living, snapshot.contents
+    """Return the fields about how the driver is, and what has not ended or waits: of a driver that lives, as it says; else by the log."""
+    living, contents, status = snapshot.driver.living, snapshot.contents, _status(snapshot)
+    lag = sum(each.records for each in status.lag) if status is not None and status.lag else None
     skews = "".join(f". Clock skew: {sentence}" for sentence in snapshot.driver.skews)
     if living is not None:
         state, sentence = judge(living)
@@ -102,6 +104,8 @@ def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
             "numHeldBatches": None,
             "oldestUnfinishedMs": None if oldest is None else oldest.milliseconds,
             "secondsBehind": living.seconds_behind(living.written_ms),
+            "outageSinceMs": None if living.outage is None else living.outage.since_ms,
+            "lagRecords": lag if living.outage is None else None,
         }
     state, sentence = snapshot.driver.end()
     pending = sorted([*contents.pending, *contents.unread])
@@ -115,6 +119,8 @@ def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
         "numHeldBatches": None,
         "oldestUnfinishedMs": pending[0].milliseconds if pending else None,
         "secondsBehind": seconds,
+        "outageSinceMs": None,
+        "lagRecords": lag,
     }
 
 

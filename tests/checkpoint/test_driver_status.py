@@ -14,6 +14,7 @@ from kstream.checkpoint.driver_status import (
     BatchFigures,
     DriverStatus,
     LastError,
+    Outage,
     StreamLag,
     drop_statuses_before,
     read_status,
@@ -73,6 +74,17 @@ def test_the_error_of_a_state_that_cannot_be_written_is_stored_only_while_there_
     assert read_status(files) == replace(NEW, state_error="OSError: no space left")
     write_status(files, NEW)
     assert b"state_error" not in files.read("status/000003")
+
+
+def test_an_outage_is_stored_only_while_it_lasts() -> None:
+    files = store()
+    write_status(files, replace(NEW, outage=Outage(1000, 601_000, "NoBrokersError: h:1", Time(2000))))
+    assert b'"outage":{"first":2000,"since":1000,"text":"NoBrokersError: h:1","until":601000}' in files.read("status/000003")
+    assert read_status(files) == replace(NEW, outage=Outage(1000, 601_000, "NoBrokersError: h:1", Time(2000)))
+    write_status(files, replace(NEW, outage=Outage(1000, 601_000, "StorageError: no answer")))
+    assert b'"outage":{"first":null,"since":1000,' in files.read("status/000003")
+    write_status(files, NEW)
+    assert b"outage" not in files.read("status/000003")
 
 
 def test_record_errors_the_addresses_of_metrics_and_page_and_the_process_are_stored_only_if_there_are_any() -> None:

@@ -9,7 +9,7 @@ import pytest
 from kstream.batch import SlowestOutput
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta
-from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, StreamLag
+from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, Outage, StreamLag
 from kstream.checkpoint.sign_of_life import SKEW_MS, Sign, behind_without_driver, clock_ahead_ms, judge
 
 STATUS = DriverStatus("orders", 1, "host-1", 1, 0, 1_000_000, Duration(1000), last_planned=Time(1_000_000))
@@ -76,6 +76,21 @@ def test_records_that_nobody_has_counted_are_not_said_to_be_none() -> None:
     said = "25 batches are due, 25 of them without a plan: how many records wait is not known"
     assert judge(unplanned) == ("well", f"well: no batch has ended yet. {said}")
     assert judge(unplanned, 5)[1].endswith(said)
+
+
+def test_an_outage_is_told_beside_every_state_and_is_no_failure_before_the_driver_is_late() -> None:
+    away = Outage(999_000, 1_599_000, "NoBrokersError: h:1", Time(999_500))
+    said = ". For 1.0 s no batch could be planned, and the driver waits for 9 min 59 s more: NoBrokersError: h:1"
+    assert judge(replace(STATUS, outage=away)) == ("well", "well: no batch has ended yet, and none is late" + said)
+    late = replace(STATUS, last_planned=Time(959_000), lag=[StreamLag(0, "Kafka[t]", 7)], outage=away)
+    due = "behind: the oldest batch has been due for 40 s, longer than 30 s"
+    unknown = ". 41 batches are due, 41 of them without a plan: how many records wait is not known"
+    assert judge(late) == ("behind", due + unknown + said)
+    assert judge(replace(late, failed=1)) == ("failing", "failing: 1 batch failed" + said)
+    over = replace(STATUS, outage=Outage(900_000, 1_000_000, "StorageError: no answer"))
+    assert judge(over)[1].endswith(
+        "For 100 s no planned batch could start, and the driver has reported it as an error: StorageError: no answer"
+    )
 
 
 def test_a_driver_that_is_late_names_the_slowest_output_of_its_newest_slow_batch() -> None:

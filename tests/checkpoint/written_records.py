@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kstream.batch import BatchDelays, BatchOutcome, BatchPlan, InputOutcome, SkippedRecord, StateCheckpoint
 from kstream.batch_time import Duration, Time
 from kstream.checkpoint import Meta, PlanLog, names, read_log, take_epoch
-from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, LastError, StreamLag, read_status, write_status
+from kstream.checkpoint.driver_status import BatchFigures, DriverStatus, LastError, Outage, StreamLag, read_status, write_status
 from kstream.checkpoint.history import PastBatch, read_history, read_ledger, write_segment
 from kstream.checkpoint.input_records import KeptOffsets, read_connections, read_kept, write_connections, write_kept
 from kstream.checkpoint.interval_change import IntervalChange, read_change, write_change
@@ -64,6 +64,7 @@ STATUS = DriverStatus(
     rates={0: 5},
     last_error=LastError(2000, "boom", T, "0, pprint at job.py:7"),
     state_error="no space",
+    outage=Outage(1000, 2000, "no answer", T),
     metrics_url="http://h:1/metrics",
     ui_url="http://h:2",
 )

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kstream.batch import BatchInfo, InputFigures, OutputOperationInfo, ReceiverInfo, StreamInputInfo
 from kstream.batch_time import Duration, Time
-from kstream.checkpoint.driver_status import DriverStatus
+from kstream.checkpoint.driver_status import DriverStatus, Outage
 from kstream.listener import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchSubmitted,
@@ -45,7 +45,7 @@ class Shown:
         self.registry.register(StreamingSource(self._job, StoreFigures(), most))
 
     def _job(self) -> JobSnapshot:
-        status = DriverStatus("job", 1, "host", 1, 0, self.now_ms, Duration(1000))
+        status = DriverStatus("job", 1, "host", 1, 0, self.now_ms, Duration(1000), outage=self.engine.outage)
         return JobSnapshot(status, self.history.snapshot(), replace(self.engine, lags=self.lags.lags()), **self.more)
 
     def batch(self, *sources: StreamInputInfo, reason: str | None = None) -> None:
@@ -98,6 +98,23 @@ def test_the_lag_is_there_by_partition_topic_and_input() -> None:
         'kstream_input_lag_records{input="0"}': 12,
         'kstream_input_lag_records{input="1"}': 1,
     }
+
+
+def test_in_an_outage_no_records_are_said_to_be_counted_and_those_that_wait_grow_older() -> None:
+    """A lag of 0 was shown while brokers were away, with records in their logs."""
+    shown = Shown()
+    shown.batch(*LAGS)
+    assert shown.values()["kstream_planning_outage_seconds"] == 0
+    shown.engine, shown.now_ms = EngineSnapshot(outage=Outage(AT.milliseconds + 500, 900_000, "away")), shown.now_ms + 2000
+    assert shown.values()["kstream_planning_outage_seconds"] == 1.5
+    for what in "input", "topic", "partition":
+        assert shown.series(f"kstream_{what}_lag_records") == {}
+    assert shown.series("kstream_input_unplanned_records") == {}
+    assert shown.series("kstream_topic_lag_seconds") == {
+        'kstream_topic_lag_seconds{input="0",topic="orders"}': 2,
+        'kstream_topic_lag_seconds{input="1",topic="orders"}': 2,
+    }
+    assert set(shown.series("kstream_partition_lag_seconds").values()) == set(shown.series("kstream_input_lag_seconds").values()) == {2}
 
 
 def test_a_batch_that_has_failed_counts_for_the_lag_and_not_as_unplanned() -> None:

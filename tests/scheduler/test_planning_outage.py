@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Duration, Time
+from kstream.checkpoint.driver_status import Outage
+from kstream.clock import StopFlag
 from kstream.errors import KStreamError, PlanFailedError, StorageError, TransientError
 from kstream.scheduler.planning_outage import REMINDER_MS, PlanningOutage
 from kstream.scheduler.settings import UNREACHABLE_TIMEOUT
@@ -19,10 +21,19 @@ T = Time(1000)
 
 
 class Now:
-    ms = 5_000
+    """A clock. Its wall time is the monotonic time, plus what `wall` was set ahead by."""
 
-    def __call__(self) -> int:
+    def __init__(self) -> None:
+        self.ms, self.wall = 5_000, 0
+
+    def monotonic_ms(self) -> int:
         return self.ms
+
+    def time_ms(self) -> int:
+        return self.ms + self.wall
+
+    def wait(self, milliseconds: int, stop: StopFlag) -> bool:
+        raise AssertionError(f"nobody waits for {milliseconds} ms")
 
 
 def outage(timeout_ms: int) -> tuple[PlanningOutage, Now]:
@@ -112,6 +123,28 @@ def test_an_outage_while_the_driver_catches_up_began_at_its_first_error_and_not_
     away.tries()
     away.ended(Time(3_602_000))
     assert "the outage is over after 5 s" in caplog.records[-1].message
+
+
+def test_an_outage_is_told_with_its_first_unplanned_batch_and_its_newest_error_until_it_is_over() -> None:
+    away, now = outage(600_000)
+    now.wall = 1_000_000
+    assert away.outage is None
+    away.tries()
+    now.ms += 30_000
+    away.waits(T, StorageError("no answer"), planned=True)
+    assert away.outage == Outage(1_005_000, 1_635_000, "StorageError: no answer")
+    now.ms += 1000
+    away.waits(Time(2000), TransientError("brokers h:1 are away"))
+    away.waits(Time(3000), TransientError("brokers h:2 are away"))
+    assert away.outage == Outage(1_005_000, 1_635_000, "TransientError: brokers h:2 are away", Time(2000))
+    away.started()
+    away.ended(Time(4000))
+    assert away.outage is None
+    away.waits(T, TransientError("password=hunter2"))
+    assert "hunter2" not in str(away.outage)
+    away.passed_over()
+    away.passed_over()
+    assert away.outage is None
 
 
 def test_a_tick_is_passed_over_only_while_an_outage_is_on_and_a_newer_tick_is_due() -> None:

@@ -357,6 +357,12 @@ def test_an_outage_is_told_and_the_page_goes_on_while_brokers_are_away(looked_at
     (warning,) = (each for each in job.get("decisions") if each["kind"] == "warning")
     assert "the brokers do not answer" in warning["text"]
     assert job.get("statistics")["numTotalCompletedBatches"] == 1 and statuses(job) == {FIRST: "COMPLETED"}
+    outage = job.observers.status().outage
+    assert outage is not None and outage.first == Time(SECOND) and job.get("statistics")["outageSinceMs"] == outage.since_ms
+    assert "no batch could be planned, and the driver waits" in job.get("statistics")["stateText"]
+    job.driver.input.before_plan = lambda _time: None
+    job.driver.tick(1)
+    assert job.observers.status().outage is None and job.get("statistics")["outageSinceMs"] is None
 
 
 def test_a_state_that_cannot_be_written_is_told_by_page_metrics_and_status(looked_at: Look) -> None:

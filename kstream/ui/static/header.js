@@ -51,7 +51,7 @@ const FIGURES = [
     hint: "Records after the last batch that has succeeded without a gap, up to the ends of the logs",
     of: (s) => ({
       value: [short(s.lagRecords), ""],
-      note: s.lagRecords === null ? "no input has told it" : "records",
+      note: s.outageSinceMs !== null ? "not counted in an outage" : s.lagRecords === null ? "no input has told it" : "records",
     }),
   },
   {

@@ -34,7 +34,8 @@ export class LagView {
     this.none.hidden = lags.length > 0;
     const before = this.streams;
     this.streams = new Map(lags.map((lag) => [lag.stream, before.get(lag.stream) ?? new StreamLag()]));
-    for (const lag of lags) this.streams.get(lag.stream)?.update(lag);
+    const isCounted = (answers.get("statistics")?.outageSinceMs ?? null) === null;
+    for (const lag of lags) this.streams.get(lag.stream)?.update(lag, isCounted);
     if (before.size !== this.streams.size || [...this.streams.keys()].some((id) => !before.has(id))) {
       this.list.replaceChildren(...[...this.streams.values()].map((stream) => stream.node));
     }
@@ -88,13 +89,14 @@ class StreamLag {
     this.node = el("section", { class: "card" }, this.title, this.sum, this.body);
   }
 
-  /** @param {any} lag */
-  update(lag) {
+  /** @param {any} lag @param {boolean} isCounted whether new records are counted: no outage is on */
+  update(lag, isCounted) {
     const partitions = lag.topics.flatMap((topic) => topic.partitions.map((partition) => ({ topic: topic.topic, ...partition })));
     setText(this.title, lag.description || `Stream ${lag.stream}`);
     const waited = lag.seconds === null ? "how long they wait is not known" : `the oldest has waited ${duration(lag.seconds * 1000)}`;
     const unplanned = lag.unplanned === null ? "" : `, ${counted(lag.unplanned, "record")} in no batch yet`;
-    const behind = lag.records ? `${counted(lag.records, "record")} behind${unplanned}, ${waited}` : "at the ends of its logs";
+    const known = lag.records ? `${counted(lag.records, "record")} behind${unplanned}, ${waited}` : "at the ends of its logs";
+    const behind = isCounted ? known : `${known}, when the outage began; nobody counts the records since`;
     const where = `${counted(partitions.length, "partition")} in ${counted(lag.topics.length, "topic")}`;
     const allowed = lag.rateLimit === null ? "" : ` · back-pressure allows ${counted(lag.rateLimit, "record")} a second`;
     setText(this.sum, `Stream ${lag.stream} · ${behind} · ${lag.topics.length ? where : "in which partitions is not known"}${allowed}`);
