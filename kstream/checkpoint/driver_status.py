@@ -171,6 +171,16 @@ class DriverStatus:
         return self.recent[-1] if self.recent else None
 
     @property
+    def error_settled(self) -> str | None:
+        """What shows that the last error is over, such as `the batch has succeeded since`; None if nothing shows it."""
+        error, succeeded = self.last_error, [batch.time for batch in self.recent if not batch.failed]
+        if error is None:
+            return None
+        if error.batch is not None:
+            return "the batch has succeeded since" if error.batch in succeeded else None
+        return "a later batch has succeeded since" if any(time.milliseconds > error.at_ms for time in succeeded) else None
+
+    @property
     def input_rate(self) -> float | None:
         """The records per second of the last batches; None before the first."""
         return sum(batch.records for batch in self.recent) / (len(self.recent) * self.interval.seconds) if self.recent else None

@@ -210,8 +210,8 @@ def _figures(status: DriverStatus) -> list[str]:
     lines += [lag_line(lag) for lag in status.lag]
     lines += [f"back-pressure: stream {stream} may take {rate:,} records a second" for stream, rate in sorted(status.rates.items())]
     if status.last_error is not None:
-        succeeded = any(batch.time == status.last_error.batch and not batch.failed for batch in status.recent)
-        lines.append(f"last error: {_error(status.last_error)}" + (" (the batch has succeeded since)" if succeeded else ""))
+        settled = status.error_settled
+        lines.append(f"last error: {_error(status.last_error)}" + ("" if settled is None else f" ({settled})"))
     return lines
 
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 from kstream.batch import BatchInfo, KnownFigure, OutputOperationInfo, StreamInputInfo
 from kstream.batch.figures import camel_case
 from kstream.batch_time import Duration
-from kstream.checkpoint.driver_status import LastError
+from kstream.checkpoint.driver_status import DriverStatus
 from kstream.monitoring.batch_row import BatchRow, OperationCounts, status_of
 from kstream.monitoring.skewed_ranges import skewed_ranges
 from kstream.monitoring.timeline import TimelineBucket, bucket_ms
@@ -218,9 +218,10 @@ def _mean(values: Iterable[int | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def last_error_form(error: LastError | None) -> LastErrorForm | None:
+def last_error_form(status: DriverStatus) -> LastErrorForm | None:
     """Return the form of the last error of a driver. Pure."""
+    error = status.last_error
     if error is None:
         return None
     batch = None if error.batch is None else error.batch.milliseconds
-    return {"timeMs": error.at_ms, "text": error.text, "batchTimeMs": batch, "operation": error.operation}
+    return {"timeMs": error.at_ms, "text": error.text, "batchTimeMs": batch, "operation": error.operation, "settled": status.error_settled}

@@ -64,7 +64,7 @@ def statistics(snapshot: Snapshot, now_ms: int, version: str) -> StatisticsForm:
         "epoch": snapshot.driver.epoch,
         "host": None if status is None else status.host,
         "pid": None if status is None else status.pid,
-        "lastError": last_error_form(snapshot.last_error),
+        "lastError": None if snapshot.driver.sign is None else last_error_form(snapshot.driver.sign.status),
         "sparkUiUrl": None,
         "metricsUrl": None if snapshot.driver.living is None else snapshot.driver.living.metrics_url,
         "numLedgerEntries": snapshot.older_entries + sum(_is_new(entry) for entry in snapshot.entries),

@@ -144,7 +144,7 @@ class DriverSource:
             "secondsBehind": status.seconds_behind(status.written_ms),
             "outageSinceMs": None if status.outage is None else status.outage.since_ms,
             "lagRecords": sum(lag.records for lag in lags.values()) if lags and status.outage is None else None,
-            "lastError": last_error_form(status.last_error),
+            "lastError": last_error_form(status),
             "sparkUiUrl": self._spark.url,
             "metricsUrl": status.metrics_url,
             "numLedgerEntries": self._ledger.count(),

@@ -35,6 +35,7 @@ class LastErrorForm(TypedDict):
     text: Annotated[str, "the error in one line"]
     batchTimeMs: Annotated[int | None, "the batch; null if the error is of none"]
     operation: Annotated[str | None, "number and name of the output operation"]
+    settled: Annotated[str | None, "what shows that it is over, such as `the batch has succeeded since`; null if nothing shows it"]
 
 
 class StatisticsForm(TypedDict):

@@ -87,6 +87,17 @@ def test_an_outage_is_stored_only_while_it_lasts() -> None:
     assert b"outage" not in files.read("status/000003")
 
 
+def test_an_error_is_settled_by_its_batch_or_if_it_is_of_none_by_a_later_one() -> None:
+    batches = (BatchFigures(Time(1000), 1, 0, 5, failed=True), BatchFigures(Time(2000), 1, 0, 5))
+    of_a_batch, of_none = LastError(1500, "boom", Time(2000), "0, pprint"), LastError(1500, "not planned")
+    assert NEW.error_settled is None
+    assert replace(NEW, recent=batches, last_error=of_a_batch).error_settled == "the batch has succeeded since"
+    assert replace(NEW, recent=batches, last_error=replace(of_a_batch, batch=Time(1000))).error_settled is None
+    assert replace(NEW, recent=batches, last_error=of_none).error_settled == "a later batch has succeeded since"
+    assert replace(NEW, recent=batches, last_error=replace(of_none, at_ms=2000)).error_settled is None
+    assert replace(NEW, recent=batches[:1], last_error=replace(of_none, at_ms=0)).error_settled is None
+
+
 def test_record_errors_the_addresses_of_metrics_and_page_and_the_process_are_stored_only_if_there_are_any() -> None:
     files = store()
     metrics, page = "http://127.0.0.1:9404/metrics", "http://127.0.0.1:4050/"

@@ -162,6 +162,7 @@ def test_a_driver_that_does_not_renew_its_status_is_dead_with_the_figures_of_its
         "text": "PoisonError: [20]",
         "batchTimeMs": FAILED,
         "operation": "0, pprint at job.py:7",
+        "settled": None,
     }
     assert page.application()["name"] == "orders"
 

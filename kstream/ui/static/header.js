@@ -209,9 +209,9 @@ export function lastError(s) {
     { class: "notice-head" },
     el("strong", {}, "Last error"),
     el("time", { datetime: iso(error.timeMs), title: iso(error.timeMs) }, moment(error.timeMs, s.nowMs)),
-    el("span", { class: "muted" }, where.join(" · ")),
+    el("span", { class: "muted" }, [...where, error.settled].filter(Boolean).join(" · ")),
     error.batchTimeMs === null ? null : el("a", { href: `#/batch/${error.batchTimeMs}` }, "open the batch"),
   );
-  const past = ["running", "late", "ended"].includes(kindOf(s)); // it is over, and still worth to be known
+  const past = error.settled || ["running", "late", "ended"].includes(kindOf(s)); // it is over, and still worth to be known
   return el("div", { class: past ? "notice" : "notice bad" }, head, el("pre", { class: "trace short", tabindex: 0 }, error.text));
 }
