@@ -66,6 +66,8 @@ def test_letters_are_counted_shown_and_put_back_once(shop: Shop, sc: Any) -> Non
     found = [json.loads(line) for line in dlq("show", shop.dead, *brokers, "-n", "99", "--format", "json").splitlines()]
     assert len(found) == 4 and {letter["error"]["topic"] for letter in found} == {shop.name}
 
+    none = dlq("replay", shop.dead, *brokers, "--exclude-exception", kind["exception"])
+    assert none == f"0 records of {shop.dead} went back\n4 letters with these exceptions did not go back\n"
     assert dlq("replay", shop.dead, *brokers, "--dry-run") == f"4 records of {shop.dead} would go back into {shop.name}\n"
     assert f"4 records of {shop.dead} went back into {shop.name}" in dlq("replay", shop.dead, *brokers)
     back = Reader("RDD", sc, shop.kafka).records([OffsetRange(shop.name, p, 10, 12) for p in range(2)])

@@ -219,7 +219,11 @@ class KafkaDriverClient:
         return found
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """See DriverClient.
+        """See DriverClient."""
+        return {partition: at for partition, (at, _) in self.committed_with_metadata(group, partitions).items()}
+
+    def committed_with_metadata(self, group: str, partitions: Collection[Partition]) -> dict[Partition, tuple[int, str]]:
+        """Return the commits of a consumer group: partition → (offset, metadata). Otherwise as `committed`.
 
         While the coordinator loads the group, the requests are retried up to `default.api.timeout.ms`. A description of the group goes
         first, and finds the coordinator: NOT_COORDINATOR as the answer to a request for offsets ends the process, by librdkafka's issue
@@ -229,7 +233,7 @@ class KafkaDriverClient:
         deadline = self._clock.monotonic_ms() + self._params.api_timeout_ms
         self._retry_while_busy(lambda: self._describe_group(group), deadline, group)
         answers = self._retry_while_busy(lambda: self._group_offsets(wanted), deadline, group)
-        return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
+        return {(at.topic, at.partition): (at.offset, at.metadata or "") for at in answers if at.offset >= 0}
 
     def _describe_group(self, group: str) -> None:
         """Ask the coordinator of a group for its description. KafkaException if it is not the coordinator, or does not answer. Blocks."""
@@ -262,12 +266,25 @@ class KafkaDriverClient:
                     raise self._mapped(e, self._params.api_timeout_ms, group=group) from e
             self._pause()
 
-    def commit(self, group: str, offsets: Mapping[Partition, int], on_done: Callable[[KafkaError | None], None]) -> None:
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[Partition, int],
+        on_done: Callable[[KafkaError | None], None],
+        metadata: Mapping[Partition, str] | None = None,
+    ) -> None:
         """See DriverClient. A thread of the client calls `on_done`, or this thread if the response is already there.
 
         After a lost connection, that thread first diagnoses the connection, for up to some seconds.
+
+        Args:
+            group: the consumer group.
+            offsets: the offset of each partition.
+            on_done: called once with the error, or with None.
+            metadata: the text that is stored with an offset; "" for partitions that it does not have.
         """
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p, at) for p, at in offsets.items()])
+        texts = metadata or {}
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p, at, metadata=texts.get(p, "")) for p, at in offsets.items()])
         timeout = self._params.api_timeout_ms
         self._admin.poll(0)
         future = self._admin.alter_consumer_group_offsets([wanted], request_timeout=timeout / 1000)[group]

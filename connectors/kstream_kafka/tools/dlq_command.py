@@ -18,6 +18,7 @@ from kstream.cli.terminal import clear_errors, count, echo, table_console
 from kstream.printable import printable
 from kstream_kafka.planning.dead_letter import DeadLetter
 from kstream_kafka.tools.dead_letter_reading import DeadLetterTopic, counts_by_kind
+from kstream_kafka.tools.replay_position import ChosenExceptions
 from kstream_kafka.tools.topic_options import connection_of, of_a_topic
 
 
@@ -80,15 +81,20 @@ def show_command(topic: str, most: int, form: str, stacktrace: bool, **options: 
 
 @dlq_command.command("replay")
 @of_a_topic
+@click.option("--exception", "only", metavar="NAME", multiple=True, help="Only letters with this exception, as `ls` names it. Repeatable.")
+@click.option("--exclude-exception", "all_but", metavar="NAME", multiple=True, help="All but letters with this exception. Repeatable.")
 @click.option("--dry-run", is_flag=True, help="Only count what would go back.")
-def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
+def replay_command(topic: str, only: tuple[str, ...], all_but: tuple[str, ...], dry_run: bool, **options: Any) -> None:
     """Put the records back into their partitions of origin: key, value and headers as they were, without those of the error.
 
     Letters of one topic, partition and offset are one record. A consumer group remembers what went back, so a second run goes on after it.
-    Run it when the job is mended: a record that fails again becomes a new letter.
+    Run it when the job is mended: a record that fails again becomes a new letter. Letters that are left out by their exception wait for a
+    later run.
     """
+    if only and all_but:
+        raise click.UsageError("give either --exception or --exclude-exception, not both")
     with clear_errors(), _opened(topic, **options) as letters:
-        result = letters.put_back(write=not dry_run)
+        result = letters.put_back(write=not dry_run, chosen=ChosenExceptions(only, all_but))
         group = letters.group
     would = "would go" if dry_run else "went"
     into = f" into {', '.join(sorted(map(printable, result.topics)))}" if result.topics else ""
@@ -96,6 +102,7 @@ def replay_command(topic: str, dry_run: bool, **options: Any) -> None:
     notes = (
         (result.repeats, "repeat", "of these did not go back"),
         (result.before, "letter", f"went back before, as the group {group} remembers"),
+        (result.not_chosen, "letter", "with other exceptions did not go back" if only else "with these exceptions did not go back"),
         (result.others, "record", "of the topic are no dead letters"),
         (result.without_headers, "letter", "without all headers of the record did not go back"),
     )

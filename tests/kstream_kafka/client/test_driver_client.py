@@ -103,7 +103,10 @@ def client(admin: Admin, clock: QuickClock | None = None, **params: Any) -> Kafk
 
 def answer(*offsets: tuple[int, int, int | None]) -> Any:
     """(partition, offset, error code or None)"""
-    rows = [SimpleNamespace(topic="t", partition=p, offset=at, error=None if e is None else KafkaError(e)) for p, at, e in offsets]
+    rows = [
+        SimpleNamespace(topic="t", partition=p, offset=at, metadata=None, error=None if e is None else KafkaError(e))
+        for p, at, e in offsets
+    ]
     return SimpleNamespace(topic_partitions=rows)
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from kstream_kafka.planning.dead_letter import DeadLetter
 from kstream_kafka.tools import dlq_command
 from kstream_kafka.tools.dead_letter_reading import Letter, PutBack
+from kstream_kafka.tools.replay_position import ChosenExceptions
 
 from kstream.cli import main
 from kstream.connectors import LogRecord
@@ -38,8 +39,9 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> list[Letter]:
         def letters(self) -> Iterator[Letter]:
             return iter(made)
 
-        def put_back(self, write: bool) -> PutBack:
-            return PutBack(len(made), {"orders"} if made else set(), repeats=14)
+        def put_back(self, write: bool, chosen: ChosenExceptions) -> PutBack:
+            left = [letter.dead for letter in made if letter.dead is not None and letter.dead.exception not in chosen]
+            return PutBack(len(made) - len(left), {"orders"} if made else set(), repeats=14, not_chosen=len(left))
 
         def close(self) -> None: ...
 
@@ -84,3 +86,12 @@ def test_a_replay_says_how_many_repeats_it_left_where_they_are(letters: list[Let
     letters.append(letter(1))
     said = CliRunner().invoke(main, ["dlq", "replay", "dead", "--bootstrap", "h:1"]).stdout
     assert said == "1 record of dead went back into orders\n14 repeats of these did not go back\n"
+
+
+def test_a_replay_says_how_many_letters_it_left_for_their_exception(letters: list[Letter]) -> None:
+    letters += [letter(1), letter(2, text="No"), letter(3, text="No")]
+    said = dlq("replay", "dead", "--exclude-exception", "KeyErrorNo", "--exclude-exception", "OSError")
+    assert said.startswith("1 record of dead went back into orders\n") and "2 letters with these exceptions did not go back\n" in said
+    assert "1 letter with other exceptions did not go back\n" in dlq("replay", "dead", "--exception", "KeyErrorNo")
+    both = CliRunner().invoke(main, ["dlq", "replay", "dead", "--bootstrap", "h:1", "--exception", "a", "--exclude-exception", "b"])
+    assert both.exit_code == 2 and "give either --exception or --exclude-exception, not both" in both.output
