@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kstream_kafka import utf8_decoder
+from kstream_kafka import PerPartitionConfig, utf8_decoder
 from kstream_kafka.planning.dead_letter import dead_letter_of
 
 from integration.kafka_broker import KafkaBroker, running_broker
@@ -144,6 +144,27 @@ def test_behind_a_persisted_stream_the_policy_holds_and_each_record_is_one_lette
     zero, value = "ZeroDivisionError", "ValueError"
     assert places == [(0, 0, zero), (0, 4, zero), (0, 7, value), (1, 1, value), (1, 4, zero)]
     assert {m.value() for m in letters_in(kafka, dead)} == {b"0 0", *(text.encode() for text in poison.values())}
+
+
+class FiveABatch(PerPartitionConfig):
+    def maxRatePerPartition(self, topicPartition: Any) -> int:
+        return 10
+
+
+def test_a_window_that_reads_older_batches_does_not_write_their_letters_again(
+    sc: Any, kafka: KafkaBroker, topic: MakeTopic, tmp_path: Path
+) -> None:
+    """It slides every second batch, and reads the first one after the other output has. A restart reads all its batches anew."""
+    name, dead = topic(), topic()
+    for produced in 20, 30:
+        numbers(kafka, name, produced - len(letters_in(kafka, name)), {1, 7, 13, 18})
+        job = Job(sc, kafka, tmp_path)
+        stream = job.stream(name, onRecordError="dead-letter", deadLetterTopic=dead, perPartitionConfig=FiveABatch())
+        windows: list[int] = []
+        stream.map(str).window(60, 1).foreachRDD(lambda rdd, windows=windows: windows.append(rdd.count()))
+        job.run(stream)
+        assert max(windows) > 8
+        assert len(letters_in(kafka, dead)) == produced // 5
 
 
 def test_dead_letters_that_cannot_be_stored_fail_the_batch_and_it_stays_pending(

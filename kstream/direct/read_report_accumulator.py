@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from kstream.batch_time import Time
 from kstream.offsets.read_report import ReportData, merge
-from kstream.worker.record_errors import StoredLetters
+from kstream.worker.record_errors import StoredLetters, add_letters, number_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
+
+
+MOST_TOLD = 20_000
+"""The most dead letters that the tasks of an output are told of: two bytes each in every task."""
 
 
 class ReadReportParam:
@@ -49,9 +53,11 @@ class ReadReportAccumulator:
         self.param = ReadReportParam()
         self.accumulator: Accumulator[dict[int, ReportData]] = sc.accumulator({}, self.param)  # pyright: ignore[reportArgumentType]
         """Spark's accumulator, to which tasks add their reports. It is pickled into the tasks by its number."""
+        self._letters_of_ended: dict[int, StoredLetters] = {}
+        """Batch time in ms → its letters, of batches whose reports were taken. A window of later batches may read their ranges again."""
 
     def take(self, time_ms: int) -> ReportData:
-        """Remove and return the report of a batch. Any thread.
+        """Remove and return the report of a batch. Its letters are kept until `forget`, as far as they may be told. Any thread.
 
         Args:
             time_ms: the batch time, in ms.
@@ -63,6 +69,9 @@ class ReadReportAccumulator:
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
             found = known.pop(time_ms, {})
+            if "letters" in found:
+                add_letters(self._letters_of_ended.setdefault(time_ms, {}), found["letters"])
+                self._letters_of_ended = newest_letters(self._letters_of_ended)
             lost = dict(found.get("lost", {}))
             for older in [t for t in known if t < time_ms]:
                 lost.update(known[older].get("lost", {}))
@@ -97,11 +106,24 @@ class ReadReportAccumulator:
         if found:
             self.accumulator.add({time_ms: {"letters": letters} for time_ms, letters in found.items()})
 
-    def letters(self, time_ms: int) -> StoredLetters:
-        """Return the dead letters of a batch that are stored, as far as its tasks have reported them. Any thread."""
+    def letters_until(self, time_ms: int) -> dict[int, StoredLetters]:
+        """Return the stored dead letters of a batch and of older ones, as far as they may be told to tasks. Any thread.
+
+        Returns:
+            Batch time in ms → its letters: MOST_TOLD of the newest batches, none of a batch with more.
+        """
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
-            return {origin: set(offsets) for origin, offsets in known.get(time_ms, {}).get("letters", {}).items()}
+            times = {t for t in (*known, *self._letters_of_ended) if t <= time_ms}
+            return newest_letters({t: self._letters_of(t) for t in times})
+
+    def _letters_of(self, time_ms: int) -> StoredLetters:
+        """Return a copy of the letters of a batch. Under the lock."""
+        known: dict[int, ReportData] = self.accumulator.value
+        letters: StoredLetters = {}
+        for some in known.get(time_ms, {}).get("letters", {}), self._letters_of_ended.get(time_ms, {}):
+            add_letters(letters, some)
+        return letters
 
     def drop_counts(self, time_ms: int) -> None:
         """Drop what is counted and measured of a batch that is read again with other splits, because records are left out.
@@ -126,5 +148,17 @@ class ReadReportAccumulator:
         times = {time.milliseconds for time in kept}
         with self.param.lock:
             known: dict[int, ReportData] = self.accumulator.value
-            for old in [t for t in known if t <= up_to_ms and t not in times]:
-                del known[old]
+            for dated in known, self._letters_of_ended:
+                for old in [t for t in dated if t <= up_to_ms and t not in times]:
+                    del dated[old]
+
+
+def newest_letters(batches: Mapping[int, StoredLetters]) -> dict[int, StoredLetters]:
+    """Return the letters of the newest batches, MOST_TOLD at most, newest first. Batches that do not fit whole are left out. Pure."""
+    kept: dict[int, StoredLetters] = {}
+    room = MOST_TOLD
+    for time_ms, letters in sorted(batches.items(), reverse=True):
+        if 0 < (number := number_of(letters)) <= room:
+            kept[time_ms] = letters
+            room -= number
+    return kept

@@ -67,17 +67,20 @@ class RecordErrorPolicy:
         """Whether a batch goes on without a record that fails."""
         return self.policy != FAIL
 
-    def in_tasks(self, ranges: Sequence[OffsetRange], dead_letters: DeadLetters | None, stored_property: str = "") -> ErrorsPolicy | None:
+    def in_tasks(
+        self, ranges: Sequence[OffsetRange], dead_letters: DeadLetters | None, stored_property: str = "", batch_ms: int = 0
+    ) -> ErrorsPolicy | None:
         """Return the policy for the tasks of a batch; None for `fail`.
 
         Args:
             ranges: the planned ranges of the batch.
             dead_letters: the place of the dead letters; None under skip.
-            stored_property: the name of the local property with the letters of the batch that are stored already.
+            stored_property: the name of the local property with the letters that are stored already.
+            batch_ms: the batch time, in ms.
         """
         if not self.tolerates:
             return None
-        return ErrorsPolicy(ErrorLimit(self.max_ratio, sum(r.count() for r in ranges)), dead_letters, stored_property)
+        return ErrorsPolicy(ErrorLimit(self.max_ratio, sum(r.count() for r in ranges)), dead_letters, stored_property, batch_ms)
 
     def check(self, ranges: Sequence[OffsetRange], report: ReportData) -> None:
         """Check what the tasks of a batch have reported so far, after each of its jobs. Pure.

@@ -95,12 +95,14 @@ class ErrorsPolicy:
     Attributes:
         limit: the limit of the batch.
         dead_letters: where failed records go; None leaves them out.
-        stored_property: the name of Spark's local property with the letters of the batch that are stored already; see `StoredLetters`.
+        stored_property: the name of Spark's local property with the letters that are stored already; see `StoredLetters`.
+        batch_ms: the batch whose ranges the tasks read, in ms. An output of a later batch may read them, for a window.
     """
 
     limit: ErrorLimit
     dead_letters: DeadLetters | None = None
     stored_property: str = ""
+    batch_ms: int = 0
 
 
 class TaskErrors:
@@ -159,7 +161,7 @@ class TaskErrors:
             self._write(self._policy.dead_letters, error, record, step)
 
     def _write(self, dead_letters: DeadLetters, error: Exception, record: CurrentRecord, step: RecordStep) -> None:
-        """Write the dead letter of a record, unless an earlier output of the batch has stored it. May block."""
+        """Write the dead letter of a record, unless an earlier output has stored it. May block."""
         if self._stored is None:
             self._stored = self._find_stored()
         origin = record.topic, record.partition, step.operator
@@ -268,9 +270,9 @@ def make_one_by_one(
 LetterOrigin: TypeAlias = tuple[str, int | None, str]
 """(topic, partition, operator) of records that failed."""
 StoredLetters: TypeAlias = dict[LetterOrigin, set[int]]
-"""Origin → the offsets of the records whose letters are stored. The report of a task names those that it has stored. The driver gives those
-of all tasks to the tasks of the next output, as the text of one of Spark's local properties: a function that was pickled before the first
-output ran could not have them."""
+"""Origin → the offsets of the records of one batch whose letters are stored. The report of a task names those that it has stored. The
+driver gives those of all tasks, by batch, to the tasks of the next output, as the text of one of Spark's local properties: a function that
+was pickled before the first output ran could not have them."""
 
 
 def add_letters(into: StoredLetters, more: Mapping[LetterOrigin, Set[int]]) -> None:
@@ -278,16 +280,31 @@ def add_letters(into: StoredLetters, more: Mapping[LetterOrigin, Set[int]]) -> N
         into.setdefault(origin, set()).update(offsets)
 
 
-def letters_text(letters: Mapping[LetterOrigin, Set[int]]) -> str:
-    """Return letters as text of ASCII characters, about two for a letter. Offsets are written as distances: near ones are short."""
-    rows = [[*origin, _distances(sorted(offsets))] for origin, offsets in letters.items() if offsets]
+def number_of(letters: StoredLetters) -> int:
+    return sum(map(len, letters.values()))
+
+
+def letters_text(batches: Mapping[int, StoredLetters]) -> str:
+    """Return letters as text of ASCII characters, about two for a letter. Offsets are written as distances: near ones are short.
+
+    Args:
+        batches: batch time in ms → its letters.
+    """
+    rows = [
+        [batch_ms, *origin, _distances(sorted(offsets))]
+        for batch_ms, letters in batches.items()
+        for origin, offsets in letters.items()
+        if offsets
+    ]
     return base64.b64encode(zlib.compress(json.dumps(rows).encode())).decode()
 
 
-def letters_of_text(text: str) -> StoredLetters:
-    """Return the letters whose `letters_text` is this."""
+def letters_of_text(text: str, batch_ms: int) -> StoredLetters:
+    """Return the letters of one batch in a text that `letters_text` has made."""
     rows = json.loads(zlib.decompress(base64.b64decode(text)))
-    return {(topic, partition, operator): set(accumulate(distances)) for topic, partition, operator, distances in rows}
+    return {
+        (topic, partition, operator): set(accumulate(distances)) for at, topic, partition, operator, distances in rows if at == batch_ms
+    }
 
 
 def _distances(offsets: list[int]) -> list[int]:

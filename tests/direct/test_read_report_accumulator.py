@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kstream.batch_time import Time
+from kstream.direct import read_report_accumulator
 from kstream.direct.read_report_accumulator import ReadReportParam
 from kstream.offsets.offset_range import OffsetRange
 from kstream.offsets.read_report import ReadReport, ReportData, bytes_of, merge, oldest_of
@@ -146,9 +147,32 @@ def test_the_letters_of_a_batch_are_those_of_all_its_tasks_and_stay_when_it_is_r
     for letters in {decode: {5}}, {decode: {7}, parse: {5}}:
         report.accumulator.add({1: {"letters": letters}})
     report.drop_counts(1)
-    assert report.letters(1) == {decode: {5, 7}, parse: {5}} and report.letters(2) == {}
-    report.letters(1)[decode].add(9)
-    assert report.letters(1)[decode] == {5, 7}
+    assert report.letters_until(1) == {1: {decode: {5, 7}, parse: {5}}} and report.letters_until(0) == {}
+    report.letters_until(1)[1][decode].add(9)
+    assert report.letters_until(1)[1][decode] == {5, 7}
+
+
+def test_the_letters_of_ended_batches_are_known_for_later_ones_until_these_batches_are_forgotten(meeting: Meeting) -> None:
+    report, parse = meeting.report, ("t", 0, "map at job.py:7")
+    report.accumulator.add({time: {"letters": {parse: {time}}} for time in (1, 2, 3)})
+    assert report.take(1)["letters"] == {parse: {1}} and report.take(1) == {"counts": {}, "lost": {}}
+    report.accumulator.add({1: {"letters": {parse: {11}}}})  # of a window
+    assert report.letters_until(2) == {2: {parse: {2}}, 1: {parse: {1, 11}}}
+    report.take(2)
+    report.forget(2, [Time(2)])
+    assert report.letters_until(3) == {3: {parse: {3}}, 2: {parse: {2}}}
+
+
+def test_of_many_letters_those_of_the_newest_batches_are_told_and_kept(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_report_accumulator, "MOST_TOLD", 5)
+    report, parse = meeting.report, ("t", 0, "map at job.py:7")
+    report.accumulator.add({time: {"letters": {parse: set(range(number))}} for time, number in ((1, 2), (2, 2), (3, 6), (4, 2))})
+    assert list(report.letters_until(4)) == [4, 2]
+    for time in 1, 2, 3, 4:
+        report.take(time)
+    assert list(report.letters_until(9)) == [4, 2]
+    report.forget(4, [Time(1), Time(3)])
+    assert report.letters_until(9) == {}
 
 
 def test_a_report_whose_reader_fails_is_there_when_it_is_asked_for_again(meeting: Meeting) -> None:

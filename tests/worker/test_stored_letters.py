@@ -9,13 +9,14 @@ PARSE = ("orders", 3, "map at job.py:7")
 
 def test_the_letters_come_back_from_their_text() -> None:
     letters: StoredLetters = {PARSE: {5, 1_000_000_000_007, 6}, ("", None, "valueDecoder"): {0}}
-    assert letters_of_text(letters_text(letters)) == letters
-    assert letters_of_text(letters_text({PARSE: set()})) == {}
+    text = letters_text({7: letters, 6: {PARSE: {9}}})
+    assert letters_of_text(text, 7) == letters and letters_of_text(text, 6) == {PARSE: {9}} and letters_of_text(text, 5) == {}
+    assert letters_of_text(letters_text({7: {PARSE: set()}}), 7) == {}
 
 
 def test_the_text_of_many_letters_is_short_and_is_ascii() -> None:
     letters: StoredLetters = {PARSE: {10**12 + 7 * n + n % 3 for n in range(100_000)}}
-    text = letters_text(letters)
+    text = letters_text({7: letters})
     assert text.isascii() and len(text) < 200_000
 
 

@@ -204,7 +204,7 @@ def _without_malformed(reads: RangeReads, index: int, columns: TypedColumns) -> 
     """Yield the record batches of a task in the mode "dead-letter". Records whose values do not fit go to the stream's errors policy."""
     policy = reads.read_context.errors
     assert policy is not None
-    errors = TaskErrors(policy, index, partial(stored_letters, policy.stored_property))
+    errors = TaskErrors(policy, index, partial(stored_letters, policy))
     step = RecordStep(VALUE_CONVERTER, "value_format", columns.values.format)
 
     def leave_out(message: Any, reason: str) -> None:

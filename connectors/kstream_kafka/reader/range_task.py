@@ -13,7 +13,7 @@ from pyspark import TaskContext
 
 from kstream.offsets.read_report import ReportData
 from kstream.worker.current_record import between_chunks, hand_out, note_decoding, reading
-from kstream.worker.record_errors import StoredLetters, TaskErrors, in_this_task, letters_of_text
+from kstream.worker.record_errors import ErrorsPolicy, StoredLetters, TaskErrors, in_this_task, letters_of_text
 from kstream_kafka.client.ports import RangeConsumer, Settings
 from kstream_kafka.reader import consumer_cache
 from kstream_kafka.reader.decoding import Decoding
@@ -83,21 +83,21 @@ class RangeTask:
             for where, messages in self.reads.chunks(index, lend_in_task):
                 yield messages, decode_chunk(self.decoding.of_chunk(where), messages)
             return
-        errors = TaskErrors(policy, index, partial(stored_letters, policy.stored_property))
+        errors = TaskErrors(policy, index, partial(stored_letters, policy))
         tolerant = TolerantDecoding(self.decoding, errors)
         with in_this_task(errors):
             for where, messages in self.reads.chunks(index, lend_in_task, errors):
                 yield tolerant.decoded(where, messages)
 
 
-def stored_letters(name: str) -> StoredLetters:
-    """Return which dead letters of the batch are stored already, by earlier outputs, so that this task does not write them again.
+def stored_letters(policy: ErrorsPolicy) -> StoredLetters:
+    """Return which dead letters of the task's batch are stored already, so that this task does not write them again.
 
-    The driver has put them into Spark's local property of this name before the Spark job began. None are known without the property.
+    The driver has put them into a local property of Spark before the Spark job began. None are known without the property.
     """
     context = TaskContext.get()
-    text = context.getLocalProperty(name) if context is not None else None
-    return letters_of_text(text) if text else {}
+    text = context.getLocalProperty(policy.stored_property) if context is not None else None
+    return letters_of_text(text, policy.batch_ms) if text else {}
 
 
 def decode_chunk(decode: Callable[[list[Any]], list[Any]], messages: list[Any]) -> list[Any]:

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 U = TypeVar("U")
 MakeClient = Callable[[KafkaParams, int], DriverClient]
 """(parameters, most retries of a request for offsets) → client."""
-MOST_TOLD = 20_000
-"""The most dead letters of a batch that the tasks of its next output are told of: two bytes each in every task."""
 
 
 class DirectKafkaInputDStream(CommittingInputDStream):
@@ -169,19 +167,19 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         self._record_error_log.note(time, errors, self.record_errors)
 
     def task_properties(self, time: Time, plan: KafkaPlan) -> Mapping[str, str]:
-        """Return the dead letters that earlier outputs of the batch have stored, for the tasks of the next one. Any thread.
+        """Return the dead letters that earlier outputs have stored, for the tasks of the next one. Any thread.
 
-        Of more than MOST_TOLD letters nothing is told: the text goes to every task.
+        Those of older batches are among them: the tasks of a window read these.
         """
         if self._read_reports is None or self.record_errors.dead_letter_topic is None:
             return {}
-        stored = self._read_reports.letters(time.milliseconds)
-        is_little = 0 < sum(map(len, stored.values())) <= MOST_TOLD
-        return {self._stored_property(time): letters_text(stored)} if is_little else {}
+        stored = self._read_reports.letters_until(time.milliseconds)
+        return {self._stored_property: letters_text(stored)} if stored else {}
 
-    def _stored_property(self, time: Time) -> str:
-        """Return the name of the local property with the stored dead letters of a batch of this stream."""
-        return f"kstream.stored.letters.{self.id}.{time.milliseconds}"
+    @property
+    def _stored_property(self) -> str:
+        """The name of the local property with the stored dead letters of this stream."""
+        return f"kstream.stored.letters.{self.id}"
 
     def check_records(self, time: Time, plan: KafkaPlan) -> None:
         """Check the record errors that the tasks of a batch have reported. Called after each job, in its thread. Sends no request.
@@ -231,9 +229,10 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         packing = plan.packing or self._packing
         policy = self.record_errors
         if policy.dead_letter_topic is not None and self._restored is not None and time <= self._restored:
-            reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), time, self._restored))
+            since = min([time, *self.planned_batches()])
+            reports.add_letters(self._earlier_letters.find(policy.dead_letter_topic, str(sc.appName), since, self._restored))
         letters = dead_letters(self.spec.params, policy.dead_letter_topic, str(sc.appName), time)
-        errors = policy.in_tasks(plan.ranges, letters, self._stored_property(time))
+        errors = policy.in_tasks(plan.ranges, letters, self._stored_property, time.milliseconds)
         report_to = ReportToDriver(reports.accumulator, time.milliseconds)
         context = BatchReadContext(plan.topic_ids, self.on_data_loss != FAIL, report_to, errors)
         return KafkaRDD(

@@ -137,8 +137,9 @@ class Outputs:
         self.letters, self.reports = Letters(), fake_reports()
         self._patch = patch
 
-    def run(self, poison: set[int], most: int = 99, then: Callable[[], object] = lambda: None) -> None:
-        stored = self.reports.letters(7)
+    def run(self, poison: set[int], most: int = 99, then: Callable[[], object] = lambda: None, batch_ms: int | None = None) -> None:
+        """Run an output of a batch, by default of that of the range; of a later one it is a window."""
+        stored = self.reports.letters_until(batch_ms or 7)
 
         class Context:
             def getLocalProperty(self, name: str) -> str | None:
@@ -149,7 +150,7 @@ class Outputs:
                 return Context()
 
         self._patch.setattr(range_task, "TaskContext", Context)
-        policy = ErrorsPolicy(ErrorLimit(1, 100), self.letters, "stored")
+        policy = ErrorsPolicy(ErrorLimit(1, 100), self.letters, "stored", 7)
         accumulator: Any = self.reports.accumulator
         reads = Reads(((),), {}, 1000, BatchReadContext(report_to=ReportToDriver(accumulator, 7), errors=policy))
 
@@ -172,6 +173,19 @@ def test_a_record_that_fails_for_several_outputs_is_one_letter(monkeypatch: pyte
     assert outputs.reports.errors(7)["errors"] == {
         ("", 0, 0): {("valueDecoder", "ZeroDivisionError"): (3, "t-0@1: integer division or modulo by zero")}
     }
+
+
+def test_a_window_writes_only_the_letters_of_an_ended_batch_that_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = Outputs(monkeypatch)
+    outputs.run({1, 4}, most=1)
+    outputs.reports.take(7)
+    for window in 8, 9:
+        outputs.run({1, 4}, batch_ms=window)
+        outputs.reports.take(window)
+    assert outputs.letters.written == [1, 4]
+    outputs.reports.forget(7)
+    outputs.run({1, 4}, batch_ms=10)
+    assert outputs.letters.written == [1, 4, 1, 4]
 
 
 def test_a_letter_that_was_not_stored_is_written_for_the_next_output(monkeypatch: pytest.MonkeyPatch) -> None:
