@@ -2,10 +2,11 @@
 # Builds the images that `pytest integration --containers` and docker-compose.yml use, for machines that cannot pull them:
 #
 #     scripts/build_images.sh [kafka] [zookeeper] [kstream] [prometheus]       (all, if none is named; the Docker daemon must run)
+#     scripts/build_images.sh tag         prints the name of the image of kstream that has the sources as they are now; builds nothing
 #
 # local/kafka:4.3.1      from the jars of `make jars`; takes its settings as apache/kafka does (the same class reads them)
 # local/zookeeper:3.9    from the jars inside pyspark
-# kstream-spark          compose/Dockerfile, from wheels that pip of this machine fetches into .cache/wheels
+# kstream-spark          compose/Dockerfile, from wheels that pip of this machine fetches into .cache/wheels; also with a tag by its contents
 # local/prometheus       from the programs that scripts/system-packages brings
 #
 # The bases, local/jre17 and local/python3.11-jre17, are BASE_IMAGE and PYTHON_IMAGE if those can be pulled, else a Debian of the JRE, or of the JRE and
@@ -18,6 +19,7 @@ BASE_IMAGE=${BASE_IMAGE:-eclipse-temurin:17-jre}
 PYTHON_IMAGE=${PYTHON_IMAGE:-python:3.11-slim-bookworm}
 JRE=local/jre17
 PYTHON_BASE=local/python3.11-jre17
+SOURCES=(compose connectors kstream LICENSE README.md pyproject.toml requirements.lock .dockerignore) # of the image of kstream
 export DOCKER_BUILDKIT=0 # the older builder needs no plugin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -103,8 +105,15 @@ RUN
     build local/zookeeper:3.9
 }
 
+# tag: the image of kstream under a name that changes with what goes into it
+tag() {
+    printf 'kstream-spark:%s\n' "$({ cat scripts/build_images.sh
+        find "${SOURCES[@]}" -type f ! -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum; } | sha256sum | cut -c1-12)"
+}
+
 kstream() {
-    local wheels=.cache/wheels
+    local wheels=.cache/wheels tagged
+    tagged=$(tag)
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || fail "PYTHON must be a Python 3.11, as in the image: its wheels are fetched"
     "$PYTHON" -m pip --version > /dev/null 2>&1 || "$PYTHON" -m ensurepip > /dev/null # uv makes environments without it
     base "$PYTHON_BASE" "$PYTHON_IMAGE" openjdk-17-jre-headless,python3,python3-venv
@@ -115,9 +124,10 @@ kstream() {
         || { cat "$work/log" >&2; fail "the wheels cannot be fetched"; }
     rm -f "$work"/context/wheels/kstream_spark-*
     cp -u "$work"/context/wheels/*.whl "$wheels"
-    cp -r compose connectors kstream LICENSE README.md pyproject.toml requirements.lock .dockerignore "$work/context"
-    "$DOCKER" build -q -f "$work/context/compose/Dockerfile" --build-arg PYTHON_IMAGE="$PYTHON_BASE" -t kstream-spark "$work/context" > /dev/null
-    "$DOCKER" image inspect -f "kstream-spark: {{.Size}} bytes" kstream-spark
+    cp -r "${SOURCES[@]}" "$work/context"
+    "$DOCKER" build -q -f "$work/context/compose/Dockerfile" --build-arg PYTHON_IMAGE="$PYTHON_BASE" -t kstream-spark -t "$tagged" "$work/context" \
+        > /dev/null
+    "$DOCKER" image inspect -f "kstream-spark, $tagged: {{.Size}} bytes" "$tagged"
     rm -rf "$work/context"
 }
 
@@ -140,6 +150,10 @@ DOCKERFILE
     rm -rf "$work/context"
 }
 
+if [ "${1:-}" = tag ]; then
+    tag
+    exit
+fi
 "$DOCKER" version > /dev/null 2>&1 || fail "no Docker daemon answers $DOCKER"
 for image in "${@:-kafka zookeeper kstream prometheus}"; do
     for name in $image; do

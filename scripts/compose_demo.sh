@@ -77,8 +77,9 @@ end() {
 trap end EXIT
 
 say "Kafka, ZooKeeper, Spark with two workers, a stream of orders, the job that counts them, and Prometheus start"
-# Without a named image it is built, as this checkout is.
-if [ -n "${KSTREAM_IMAGE:-}" ]; then quietly up -d; else quietly up -d --build; fi
+# An image that is not here is built. The name that it has unless one is given changes with the sources, so it is never an old one.
+export KSTREAM_IMAGE=${KSTREAM_IMAGE:-$(bash scripts/build_images.sh tag)}
+quietly up -d
 job=$(compose ps -q job)
 wait_until "the job is healthy" healthy "$job"
 wait_until "the first batch is counted" counted_at_least 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -75,5 +76,28 @@ def test_prometheus_scrapes_the_job_and_has_the_alerts_of_the_docs() -> None:
 def test_the_image_takes_what_the_context_of_docker_has() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {name for name in allowed if not (ROOT / name).exists()} == {"wheels"}  # scripts/build_images.sh puts them there
-    copied = re.search(r"^    cp -r (.*) \.dockerignore ", SCRIPT, re.MULTILINE)
-    assert copied is not None and set(copied[1].split()) | {"wheels"} == allowed
+    sources = re.search(r"^SOURCES=\((.*) \.dockerignore\)", SCRIPT, re.MULTILINE)
+    assert sources is not None and set(sources[1].split()) | {"wheels"} == allowed
+
+
+def test_the_tag_of_the_image_changes_with_each_source_and_with_nothing_else(tmp_path: Path) -> None:
+    sources = [tmp_path / name for name in ("compose/Dockerfile", "connectors/a/b.py", "kstream/c.py", "scripts/build_images.sh")]
+    sources += [tmp_path / name for name in ("LICENSE", "README.md", "pyproject.toml", "requirements.lock", ".dockerignore")]
+    for source in sources:
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(SCRIPT)
+
+    def tag() -> str:
+        command = ["bash", str(tmp_path / "scripts" / "build_images.sh"), "tag"]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    first = tag()
+    assert re.fullmatch(r"kstream-spark:[0-9a-f]{12}\n", first)
+    for source in sources:
+        source.write_text(f"{SCRIPT}# changed\n")
+        assert tag() != first, source
+        source.write_text(SCRIPT)
+    for other in ("kstream/__pycache__/c.pyc", "docs/index.md"):
+        (tmp_path / other).parent.mkdir()
+        (tmp_path / other).write_text("")
+    assert tag() == first
