@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from integration.browser import Browser
 from integration.conftest import NOT_TESTED
 from integration.containers.images import here
 from integration.kafka_node import free_ports
+from integration.shown_page import rows
+from integration.system_programs import program
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]  # images may have to be built
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,8 +86,11 @@ def test_what_is_brought_up_takes_and_gives_records_and_zookeeper_answers(ports:
         assert b"Mode: standalone" in b"".join(iter(lambda: zookeeper.recv(4096), b""))
 
 
-def test_a_cluster_that_loses_a_worker_and_its_driver_counts_each_order_once(image: Callable[[str], str]) -> None:
-    """The demo of the cluster: its last lines are the number of orders in Kafka, the number that is counted, and what the audit proves."""
+def test_a_cluster_whose_page_shows_its_batches_loses_a_worker_and_its_driver_and_counts_each_order_once(
+    image: Callable[[str], str], request: pytest.FixtureRequest
+) -> None:
+    """The demo of the cluster: its last lines are the number of orders in Kafka, the number that is counted, and what the audit proves.
+    The page is looked at if there is a Chromium."""
     compose_command()
     names = ("KAFKA", "ZOOKEEPER", "SPARK_MASTER", "SPARK_UI", "PAGE", "METRICS", "PROMETHEUS")
     ports = {f"{name}_PORT": str(port) for name, port in zip(names, free_ports(len(names)), strict=True)}
@@ -94,16 +102,35 @@ def test_a_cluster_that_loses_a_worker_and_its_driver_counts_each_order_once(ima
         "PROMETHEUS_IMAGE": of_the_demo("PROMETHEUS_IMAGE", "local/prometheus"),
     }
     environment = {**os.environ, **ports, **images, "COMPOSE_PROJECT_NAME": project, "KEEP": ""}
-    ran = subprocess.run(["bash", "scripts/compose_demo.sh"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert f"the page is at http://127.0.0.1:{ports['PAGE_PORT']}/?token=" in ran.stdout
-    assert "SIGTERM reached the driver, which ended gracefully: exit code 0, no batch is pending" in ran.stdout
-    orders, counted = map(int, re.findall(r"(\d+) orders are in Kafka, and (\d+) are counted", ran.stdout)[0])
+    command, said = ["bash", "scripts/compose_demo.sh"], ""
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+        for line in cast("IO[str]", demo.stdout):
+            said += line
+            if (page := re.search(r"the page is at (\S+)", line)) and program("chromium"):
+                demo.send_signal(signal.SIGSTOP)  # so that the driver is not killed meanwhile
+                try:
+                    batches_are_seen(request.getfixturevalue("browser"), page[1])
+                finally:
+                    demo.send_signal(signal.SIGCONT)
+    assert demo.returncode == 0, said
+    assert f"the page is at http://127.0.0.1:{ports['PAGE_PORT']}/?token=" in said
+    assert "SIGTERM reached the driver, which ended gracefully: exit code 0, no batch is pending" in said
+    orders, counted = map(int, re.findall(r"(\d+) orders are in Kafka, and (\d+) are counted", said)[0])
     assert orders == counted > 0
     left = subprocess.run(
         ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project={project}"], capture_output=True, check=True
     )
     assert left.stdout == b""
+
+
+def batches_are_seen(browser: Browser, address: str) -> None:
+    """The page of the job, at the address that its log has, shows that batches complete, by what comes from this address only."""
+    page = browser.page()
+    page.open(address)
+    page.wait_text(".state", "Running")
+    page.until(lambda: len(rows(page, "Completed batches")) > 3, "completed batches")
+    root = address.partition("?")[0]
+    assert page.seen.problems == [] and [url for url in page.seen.requests if not url.startswith(root)] == []
 
 
 def image_of_these_sources() -> str:
