@@ -69,7 +69,7 @@ def test_a_function_of_foreachBatch_that_has_not_run_fails_its_batch(monkeypatch
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", object)
     monkeypatch.setattr("kstream_kafka.reader.data_frame.kafka_data_frame", lambda _spark, reads, *_: reads)
     stream.foreachBatch(lazy)
-    monkeypatch.setattr(stream, "getOrCompute", lambda _time: SimpleNamespace(reads="a DataFrame"))
+    monkeypatch.setattr(stream, "getOrCompute", lambda _time: SimpleNamespace(reads="a DataFrame", context=None))
     (output,) = host.graph.output_streams
     job = output.generate_job(OutputBatch(BATCH, "nonce", is_first_try=True), 0)
     assert job is not None

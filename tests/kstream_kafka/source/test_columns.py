@@ -39,7 +39,7 @@ def _frame(_spark: Any, _reads: Any, columns: Any, schema: StructType | None) ->
 
 
 def run(host: Any, stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "getOrCompute", lambda _time: SimpleNamespace(reads="ranges"))
+    monkeypatch.setattr(stream, "getOrCompute", lambda _time: SimpleNamespace(reads="ranges", context=None))
     for output in host.graph.output_streams:
         job = output.generate_job(BATCH, 0)
         assert job is not None
