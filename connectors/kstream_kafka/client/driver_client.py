@@ -47,6 +47,8 @@ TIMES_IN_FLIGHT = 8
 NO_SUCH_TIME = -1
 """The offset in the broker's answer for a time later than all records."""
 
+_OVER_MS = 1000
+"""Milliseconds by which a wait may exceed its time-out on a busy machine."""
 _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _EARLIEST = cast(OffsetSpec, OffsetSpec.earliest())
 _COORDINATOR_BUSY = frozenset(
@@ -213,8 +215,9 @@ class KafkaDriverClient:
         found: list[dict[Partition, int | None]] = []
         for first in range(0, len(times_ms), TIMES_IN_FLIGHT):
             specs = [cast(OffsetSpec, OffsetSpec.for_timestamp(ms)) for ms in times_ms[first : first + TIMES_IN_FLIGHT]]
+            since_ms = self._clock.monotonic_ms()
             sent = [(self._list_offsets(partitions, spec), spec) for spec in specs]
-            answers = [self._all_answers(futures, spec) for futures, spec in sent]
+            answers = [self._all_answers(futures, spec, since_ms) for futures, spec in sent]
             found += [{p: None if end.offset == NO_SUCH_TIME else end.offset for p, end in answer.items()} for answer in answers]
         return found
 
@@ -230,9 +233,9 @@ class KafkaDriverClient:
         5040.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in partitions])
-        deadline = self._clock.monotonic_ms() + self._params.api_timeout_ms
-        self._retry_while_busy(lambda: self._describe_group(group), deadline, group)
-        answers = self._retry_while_busy(lambda: self._group_offsets(wanted), deadline, group)
+        since_ms = self._clock.monotonic_ms()
+        self._retry_while_busy(lambda: self._describe_group(group), since_ms, group)
+        answers = self._retry_while_busy(lambda: self._group_offsets(wanted), since_ms, group)
         return {(at.topic, at.partition): (at.offset, at.metadata or "") for at in answers if at.offset >= 0}
 
     def _describe_group(self, group: str) -> None:
@@ -255,15 +258,22 @@ class KafkaDriverClient:
                 raise KafkaException(at.error)
         return answers
 
-    def _retry_while_busy(self, request: Callable[[], T], deadline: int, group: str) -> T:
-        """Return the result of a request to the coordinator of a group, which is repeated while the coordinator is not ready. Blocks."""
+    def _retry_while_busy(self, request: Callable[[], T], since_ms: int, group: str) -> T:
+        """Return the result of a request to the coordinator of a group, which is repeated while the coordinator is not ready. Blocks.
+
+        Args:
+            request: sends the request, and waits for its answer.
+            since_ms: since when the coordinator has been waited for, by the monotonic clock.
+            group: the group.
+        """
+        deadline = since_ms + self._params.api_timeout_ms
         while True:
             self._requests.on_request()
             try:
                 return request()
             except KafkaException as e:
                 if e.args[0].code() not in _COORDINATOR_BUSY or self._clock.monotonic_ms() >= deadline:
-                    raise self._mapped(e, self._params.api_timeout_ms, group=group) from e
+                    raise self._mapped(e, self._waited_ms(since_ms), group=group) from e
             self._pause()
 
     def commit(
@@ -323,16 +333,19 @@ class KafkaDriverClient:
         """Deliver the client's waiting events. The connections end when the object is deleted."""
         self._admin.poll(0)
 
-    def _all_topics(self) -> dict[str, list[int]]:
+    def _all_topics(self, since_ms: int | None = None) -> dict[str, list[int]]:
         """Return the partition numbers of every topic that the brokers know, and note the leaders' hosts. Blocks.
 
         A topic whose metadata has an error, as in an election, has no numbers. Only "unknown topic" means that there is no such topic.
+
+        Args:
+            since_ms: since when the brokers have been waited for, for the text of an error, by the monotonic clock; None: since now.
         """
-        timeout = self._params.api_timeout_ms
+        timeout, since_ms = self._params.api_timeout_ms, self._clock.monotonic_ms() if since_ms is None else since_ms
         try:
             metadata = self._requests.run_blocking(lambda: self._admin.list_topics(timeout=timeout / 1000))
         except KafkaException as e:
-            raise self._mapped(e, timeout) from e
+            raise self._mapped(e, self._waited_ms(since_ms)) from e
         self._cluster_id = metadata.cluster_id
         hosts = {number: broker.host for number, broker in metadata.brokers.items()}
         shown = {name: t for name, t in metadata.topics.items() if t.error is None or t.error.code() not in UNKNOWN_TOPIC}
@@ -342,25 +355,45 @@ class KafkaDriverClient:
 
     def _ends(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, LogEnd]:
         """Request one end of each log and wait for all answers."""
-        return self._all_answers(self._list_offsets(partitions, spec), spec)
+        since_ms = self._clock.monotonic_ms()
+        return self._all_answers(self._list_offsets(partitions, spec), spec, since_ms)
 
-    def _all_answers(self, sent: dict[TopicPartition, Any], spec: OffsetSpec) -> dict[Partition, LogEnd]:
+    def _all_answers(self, sent: dict[TopicPartition, Any], spec: OffsetSpec, since_ms: int) -> dict[Partition, LogEnd]:
         """Wait for the answers of all partitions, and return them.
 
         Failed partitions are asked again `max_retries` times. If all failures come from a leader election or a lost connection, they are
-        asked again up to `default.api.timeout.ms`. Raises the errors of `latest`.
+        asked again up to `default.api.timeout.ms`. If no broker has answered for that time, nobody is asked again. Raises the errors of
+        `latest`.
+
+        Args:
+            sent: the futures of the partitions.
+            spec: what they are asked for.
+            since_ms: when that was sent, in milliseconds of the monotonic clock.
         """
         found, failures = self._collect(sent)
-        retries, deadline = 0, self._clock.monotonic_ms() + self._params.api_timeout_ms
-        while failures and (retries < self._max_retries or (self._electing(failures) and self._clock.monotonic_ms() < deadline)):
+        retries, deadline = 0, since_ms + self._params.api_timeout_ms
+        while failures and not self._is_silent(found, failures, deadline) and self._may_ask_again(failures, retries, deadline):
             retries += 1
             self._pause()
-            self._all_topics()  # the client sends requests to the leaders that it knows: new metadata names the new leaders
+            self._all_topics(since_ms)  # the client sends requests to the leaders that it knows: new metadata names the new leaders
             answers, failures = self._collect(self._list_offsets(failures, spec))
             found.update(answers)
         if failures:
-            raise self._no_answer(failures, retries)
+            raise self._no_answer(failures, retries, since_ms)
         return found
+
+    def _may_ask_again(self, failures: Mapping[Partition, ClientError], retries: int, deadline: int) -> bool:
+        """Return whether failed partitions are asked again, after so many retries."""
+        return retries < self._max_retries or (self._electing(failures) and self._clock.monotonic_ms() < deadline)
+
+    def _is_silent(self, found: Mapping[Partition, LogEnd], failures: Mapping[Partition, ClientError], deadline: int) -> bool:
+        """Return whether no broker has answered until the deadline. A retry would wait for as long again."""
+        return not found and all(e.code() in UNREACHABLE for e in failures.values()) and self._clock.monotonic_ms() >= deadline
+
+    def _waited_ms(self, since_ms: int) -> int:
+        """Return for how long the brokers have been waited for, since a moment of the monotonic clock; of one time-out just that."""
+        waited, timeout = self._clock.monotonic_ms() - since_ms, self._params.api_timeout_ms
+        return timeout if timeout <= waited < timeout + _OVER_MS else waited
 
     def _pause(self) -> None:
         self._clock.wait(self._params.leader_backoff_ms, threading.Event())
@@ -400,11 +433,11 @@ class KafkaDriverClient:
                 answers[at.topic, at.partition] = LogEnd(result.offset, epoch if epoch is not None and epoch >= 0 else None)
         return answers, failures
 
-    def _no_answer(self, failures: dict[Partition, ClientError], retries: int) -> KafkaError:
+    def _no_answer(self, failures: dict[Partition, ClientError], retries: int, since_ms: int) -> KafkaError:
         """Return the error for partitions that are without an answer after all retries. Blocks; NotAuthorizedError for a hidden topic."""
         codes = {error.code() for error in failures.values()}
         if codes <= UNREACHABLE:
-            return self._unreachable(self._params.api_timeout_ms)
+            return self._unreachable(self._waited_ms(since_ms))
         if codes <= UNKNOWN_TOPIC:
             topics = sorted({topic for topic, _ in failures})
             return self._unknown(topics, self._all_topics())

@@ -65,7 +65,7 @@ class KafkaTools(ConnectorTools):
     def log_ends(self, connection: Mapping[str, Any], partitions: Collection[Partition]) -> dict[Partition, int]:
         """Ask for the end of each partition's log: the last stable offset under read_committed.
 
-        Sends one request per broker. Blocks for at most `default.api.timeout.ms` of the parameters, and as long again for a retry.
+        Sends one request per broker. Blocks for at most `default.api.timeout.ms` of the parameters; longer only while some brokers answer.
 
         Raises:
             KafkaError: the parameters cannot work, or the brokers do not give the ends.

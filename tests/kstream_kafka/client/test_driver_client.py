@@ -250,6 +250,52 @@ def test_a_topic_in_an_election_is_waited_for_and_never_unknown() -> None:
     assert caught.value.outage
 
 
+# -- an outage
+
+
+class Silent(Admin):
+    """Brokers of which none answers, or only that of one partition. Each wait is as long as its time-out."""
+
+    def __init__(self, clock: QuickClock, *answering: int) -> None:
+        super().__init__()
+        self.clock, self.answering = clock, answering
+
+    def _time_out(self, seconds: float) -> Exception:
+        self.clock.now_ms += round(seconds * 1000)
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def list_topics(self, timeout: float) -> Any:
+        raise self._time_out(timeout)
+
+    def list_offsets(self, wanted: dict[TopicPartition, Any], **options: Any) -> dict[TopicPartition, Any]:
+        self.asked += 1
+        silent = done(self._time_out(options["request_timeout"]))
+        answered = done(SimpleNamespace(offset=7, leader_epoch=None))
+        return {at: answered if at.partition in self.answering else silent for at in wanted}
+
+    def describe_consumer_groups(self, groups: list[str], **options: Any) -> dict[str, Any]:
+        return {groups[0]: done(self._time_out(options["request_timeout"]))}
+
+
+def test_brokers_of_which_none_answers_are_waited_for_once_and_as_long_as_the_error_says() -> None:
+    """The error said 15000 ms after 36 seconds: a retry had waited for as long again."""
+    clock = QuickClock()
+    admin = Silent(clock)
+    for ask in (lambda asked: asked.latest([P, Q]), lambda asked: asked.at_times([5], [P]), lambda asked: asked.committed("g", [P])):
+        before = clock.now_ms
+        with pytest.raises(BrokerUnreachableError, match="answered within 15000 ms") as caught:
+            ask(client(admin, clock, default_api_timeout_ms=15_000))
+        assert caught.value.facts["waited_ms"] == clock.now_ms - before == 15_000
+    assert admin.asked == 2
+
+
+def test_a_leader_of_which_the_successor_is_not_found_either_is_an_error_with_the_whole_wait() -> None:
+    clock = QuickClock()
+    with pytest.raises(BrokerUnreachableError) as caught:
+        client(Silent(clock, 1), clock, default_api_timeout_ms=15_000).latest([P, Q])
+    assert caught.value.facts["waited_ms"] == clock.now_ms > 30_000
+
+
 # -- the end of an outage
 
 
