@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _POLL_S = 0.5
 _LOG_INTERVAL_S = 30.0
-_MOST_TASKS = 100
+_BY_NUMBER = "att"
+"""The index of Spark's status store by the number of an attempt (`TaskIndexNames.ATTEMPT`)."""
 _ASKS_FOR_INSTANCES = re.compile(r"yarn|k8s://")
 """Masters of which Spark asks for `spark.executor.instances` executors."""
 # The attributes of a SparkContext under which this module keeps values, so that they end with it.
@@ -141,15 +142,22 @@ def executor_cores(sc: SparkContext) -> list[int]:
     return [executor.cores for executor in executors(sc)]
 
 
-def task_attempts(sc: SparkContext, stage: int) -> list[Any]:
-    """Return the newest attempts of the tasks of a stage's first attempt, oldest first, from Spark's status store. Asks the JVM.
+def task_attempts(sc: SparkContext, stage: int, most: int = 100) -> list[Any]:
+    """Return the attempts of the tasks of a stage's first attempt, from Spark's status store. Asks the JVM.
 
     The store may be seconds behind. Retries and speculative attempts are among them.
 
+    Args:
+        sc: the SparkContext.
+        stage: the stage.
+        most: return at most so many: those with the lowest numbers.
+
     Returns:
-        Objects of the JVM: TaskData of Spark's API.
+        Objects of the JVM, by the numbers of the attempts: TaskData of Spark's API.
     """
-    return _rows(_jvm_context(sc).statusStore().taskList(stage, 0, _MOST_TASKS))
+    jvm: Any = sc._jvm  # pyright: ignore[reportPrivateUsage]
+    by_number, any_status = jvm.scala.Option.apply(_BY_NUMBER), jvm.java.util.ArrayList()
+    return _rows(_jvm_context(sc).statusStore().taskList(stage, 0, 0, most, by_number, True, any_status))
 
 
 def _listed(sc: SparkContext, living: set[str]) -> list[Executor]:

@@ -133,9 +133,10 @@ class SparkReceiverRunner:
     def first_attempt_runs(self, stage: int) -> bool:
         """Return whether the first attempt of a receiver's task, in this stage, still runs.
 
-        Spark's list of attempts may be seconds behind. An attempt that is not in it yet counts as running.
+        Spark's list of attempts may be seconds behind. An attempt that is not in it yet counts as running. One that is there no more,
+        while a later one is, has ended.
         """
-        return all(task.status() == "RUNNING" for task in task_attempts(self._sc, stage) if task.attempt() == 0)
+        return all(task.attempt() == 0 and task.status() == "RUNNING" for task in task_attempts(self._sc, stage, most=1))
 
     def cancel(self, stream_id: int) -> None:
         self._sc.cancelJobGroup(_group(stream_id))

@@ -79,6 +79,37 @@ def test_the_reason_of_a_failed_task_is_the_last_line_of_what_its_worker_said_an
     assert logged.getMessage() == f"the task of receiver 0 has failed: {said}" and logged.exc_info is None
 
 
+class Attempts(FakeSparkContext):
+    """The attempts of one task, by their numbers, in Spark's status store."""
+
+    def __init__(self, **statuses: str) -> None:
+        super().__init__([])
+        self.rows = [
+            SimpleNamespace(attempt=lambda n=n: n, status=lambda s=s: s) for n, s in ((int(k[1:]), s) for k, s in statuses.items())
+        ]
+        self._jvm = SimpleNamespace(
+            scala=SimpleNamespace(Option=SimpleNamespace(apply=lambda value: value)),
+            java=SimpleNamespace(util=SimpleNamespace(ArrayList=list)),
+        )
+
+    def statusStore(self) -> Any:
+        def task_list(_stage: int, _attempt: int, skip: int, most: int, by: str, rises: bool, statuses: list[str]) -> Any:
+            assert (by, rises, statuses) == ("att", True, [])
+            found = sorted(self.rows, key=lambda row: row.attempt())[skip : skip + most]
+            return SimpleNamespace(size=lambda: len(found), apply=found.__getitem__)
+
+        return SimpleNamespace(taskList=task_list)
+
+
+def test_whether_the_first_attempt_runs_is_known_after_any_number_of_later_ones() -> None:
+    """Spark was asked for the newest hundred: of more of them, a first one that had ended counted as running."""
+    assert runner_on(Attempts()).first_attempt_runs(7), "it is not in the list yet"
+    later = {f"n{n}": "RUNNING" for n in range(1, 150)}
+    assert runner_on(Attempts(**later, n0="RUNNING")).first_attempt_runs(7)
+    assert not runner_on(Attempts(**later, n0="FAILED")).first_attempt_runs(7)
+    assert not runner_on(Attempts(**later)).first_attempt_runs(7), "Spark has forgotten it"
+
+
 class Runtime:
     """A clock that moves by the waits of its events."""
 
