@@ -12,7 +12,7 @@ from kstream.errors import MissingDependencyError
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package. So who needs one file of the package does not load what the names need, such as pyspark.
 
-    It raises AttributeError for an unknown name, and MissingDependencyError for a name that needs pyspark where there is none.
+    It raises AttributeError for an unknown name, and MissingDependencyError for a name that needs pyspark or pyarrow where there is none.
 
     Args:
         package: its name.
@@ -31,6 +31,10 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
                     package="pyspark",
                     install="pip install 'kstream-spark[spark]'",
                 ) from e
+            if e.name == "pyarrow":
+                install = "pip install 'kstream-spark[spark]'"
+                text = f"{name} needs pyarrow, which is not installed: {install}"
+                raise MissingDependencyError(text, package="pyarrow", install=install) from e
             raise
 
     return getattr_of_package
