@@ -185,6 +185,8 @@ def in_words(report: Report) -> list[str]:
     if report.sign is not None:
         lines += _figures(report.sign.status)
         if report.code is ReadingCode.DEAD:
+            if report.sign.status.lag:
+                lines.append(f"lag now: the record of that driver is no longer renewed; `kstream lag {report.url}` asks the brokers")
             lines.append(f"page: `kstream page {report.url}` shows its batches while no driver runs")
         else:
             addresses = {"metrics": report.sign.status.metrics_url, "page": report.sign.status.ui_url}

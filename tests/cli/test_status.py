@@ -147,6 +147,15 @@ def test_a_driver_that_ended_is_told_with_its_reason(tmp_path: Path) -> None:
     assert told(tmp_path)["state"] == "ended" and "gracefully" in result.output
 
 
+def test_the_lag_of_a_driver_that_lives_no_more_is_said_to_be_of_its_last_record(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    said = f"lag now: the record of that driver is no longer renewed; `kstream lag {tmp_path}` asks the brokers"
+    leave(tmp_path, living(lag=(StreamLag(0, "Kafka[t]", 17),), ended="gracefully"))
+    assert said in status(tmp_path).output.splitlines()
+    leave(tmp_path, living(lag=(StreamLag(0, "Kafka[t]", 17),)))
+    assert said not in status(tmp_path).output.splitlines()
+
+
 def test_a_driver_that_was_fenced_by_one_without_a_sign_of_life_is_dead(tmp_path: Path) -> None:
     checkpoint(tmp_path)
     leave(tmp_path, living())
