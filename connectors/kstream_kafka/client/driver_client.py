@@ -115,10 +115,10 @@ class KafkaDriverClient:
         return self._cluster_id
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> bool:
-        """Create a topic that does not exist, with the brokers' own number of replicas. Blocks.
+        """Create a topic that does not exist, with the brokers' own number of replicas, and wait for its leaders. Blocks.
 
-        A new topic can be written to only when its leaders answer: ask for the ends of its logs first. librdkafka's mock cluster takes
-        neither a number of partitions nor settings.
+        A new topic can be written to only when its leaders answer: a broker creates it before each of them knows it. librdkafka's mock
+        cluster takes neither a number of partitions nor settings, and its leaders are there at once.
 
         Args:
             topic: the name of the topic.
@@ -131,6 +131,8 @@ class KafkaDriverClient:
         Raises:
             NotAuthorizedError: this client may not create the topic.
             BrokerUnreachableError: no broker answered.
+            UnknownTopicError, TopicNotAvailableError, LeaderNotAvailableError: not all leaders have answered within
+                `default.api.timeout.ms` after the topic was created.
             KafkaError: the brokers refuse the topic or this client.
         """
         if self._all_topics().get(topic):
@@ -148,7 +150,20 @@ class KafkaDriverClient:
             if e.args[0].code() == ClientError.TOPIC_ALREADY_EXISTS:
                 return False
             raise self._mapped(e, timeout, topic=topic, operation="CREATE") from e
+        self._await_leaders([(topic, partition) for partition in range(partitions)])
         return True
+
+    def _await_leaders(self, partitions: Collection[Partition]) -> None:
+        """Block until all leaders of a new topic have answered. After the time it raises the error of the last try."""
+        deadline = self._clock.monotonic_ms() + self._params.api_timeout_ms
+        while True:
+            try:
+                self.latest(partitions)
+                return
+            except (UnknownTopicError, TopicNotAvailableError, LeaderNotAvailableError):
+                if self._clock.monotonic_ms() >= deadline:
+                    raise
+            self._pause()
 
     def _name_topic(self, topic: str) -> None:
         """Name a topic to librdkafka's mock cluster, which creates it. It does not know requests that create topics. Blocks."""

@@ -70,8 +70,7 @@ class AuditTopic:
         client = self._client
         if client is None:
             client = self._client = KafkaDriverClient(self._params)
-            if client.create_topic(self.name, 1, NEW_TOPIC):
-                client.latest([(self.name, 0)])  # until its leader answers
+            client.create_topic(self.name, 1, NEW_TOPIC)
         names = set(topics)
         there = client.describe_topics(names) if names else {}
         if unanswered := sorted(names - there.keys()):

@@ -132,8 +132,8 @@ class ReceiptsTopic:
 
         ReceiptsLostError if it is gone, or is another one. KafkaConfigError if it cannot have receipts.
         """
-        if known_id is None and client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, NEW_TOPIC):
-            client.latest([(self.name, partition) for partition in range(FENCES + 1 + NEW_PARTITIONS)])  # until its leaders answer
+        if known_id is None:
+            client.create_topic(self.name, FENCES + 1 + NEW_PARTITIONS, NEW_TOPIC)
         try:
             partitions = frozenset(partition for _, partition in client.partitions(Topics((self.name,)))) - {FENCES}
         except UnknownTopicError as e:

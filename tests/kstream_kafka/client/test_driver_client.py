@@ -391,3 +391,42 @@ def test_an_unknown_topic_is_named_with_the_topics_of_nearly_this_name() -> None
         client(admin).partitions(subscription(["ordesr"]))
     assert caught.value.facts["near"] == ["orders"]
     assert "kafka-topics.sh, or `kstream produce ordesr --partitions 1 --bootstrap HOST:PORT < /dev/null`" in str(caught.value)
+
+
+# -- new topics
+
+
+class NewTopicAdmin(Admin):
+    """A topic that its leaders know one after the other: the first at once, another one with each request for metadata behind that."""
+
+    def __init__(self, first: int, code: int) -> None:
+        super().__init__(self._offset_at)
+        self.known, self.code, self.created = first, code, list[Any]()
+
+    def list_topics(self, timeout: float) -> Any:
+        self.known += bool(self.created)
+        return super().list_topics(timeout)
+
+    def create_topics(self, new: list[Any], **_options: Any) -> dict[str, Any]:
+        self.created += new
+        return {new[0].topic: done(None)}
+
+    def _offset_at(self, partition: int, _ms: int) -> int:
+        if partition >= self.known:
+            raise KafkaException(KafkaError(self.code if partition % 2 else KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return 0
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE])
+def test_a_new_topic_is_created_when_each_of_its_leaders_answers(code: int) -> None:
+    admin = NewTopicAdmin(1, code)
+    assert client(admin).create_topic("t", 9)
+    assert admin.known >= 9 and len(admin.created) == 1
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE])
+def test_the_wait_for_the_leaders_of_a_new_topic_has_an_end(code: int) -> None:
+    clock = QuickClock()
+    with pytest.raises((UnknownTopicError, LeaderNotAvailableError)):
+        client(NewTopicAdmin(-(10**6), code), clock, default_api_timeout_ms=2000).create_topic("t", 2)
+    assert 2000 <= clock.now_ms < 2100
