@@ -234,7 +234,7 @@ def _require_arrow() -> None:
     """Check that the driver has pyarrow and pandas. In a worker, Spark's only error would be that the worker did not connect back.
 
     Raises:
-        MissingDependencyError: one of them is missing or too old.
+        MissingDependencyError: one of them is missing or too old, or what pyspark 3.5 finds that out with.
     """
     from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
 
@@ -242,6 +242,8 @@ def _require_arrow() -> None:
         try:
             require()
         except ImportError as e:
+            if e.name == "distutils":  # pyspark 3.5 imports it, and Python has none from 3.12 on
+                package = "setuptools"
             raise MissingDependencyError(
                 f"a DataFrame of Kafka records needs {package} ({e}): {INSTALL}", package=package, install=INSTALL
             ) from e

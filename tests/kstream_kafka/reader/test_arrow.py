@@ -250,3 +250,15 @@ def test_a_missing_package_is_told_on_the_driver_before_anything_runs(package: s
     with pytest.raises(MissingDependencyError, match=rf"needs {package} .*: pip install 'kstream-spark\[spark\]'") as caught:
         kafka_data_frame(None, Reads())  # pyright: ignore[reportArgumentType]
     assert caught.value.facts["package"] == package
+
+
+def test_where_pyspark_lacks_distutils_setuptools_is_what_is_missing(monkeypatch: pytest.MonkeyPatch):
+    from pyspark.sql.pandas import utils
+
+    def as_in_pyspark_3_5() -> None:
+        raise ModuleNotFoundError("No module named 'distutils'", name="distutils")
+
+    monkeypatch.setattr(utils, "require_minimum_pyarrow_version", as_in_pyspark_3_5)
+    with pytest.raises(MissingDependencyError, match=r"needs setuptools \(No module named 'distutils'\): pip install") as caught:
+        kafka_data_frame(None, Reads())  # pyright: ignore[reportArgumentType]
+    assert caught.value.facts["package"] == "setuptools"
