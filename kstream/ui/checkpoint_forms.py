@@ -125,7 +125,7 @@ def _standing(snapshot: Snapshot, now_ms: int) -> _Standing:
 
 
 def _is_new(entry: LedgerEntry) -> bool:
-    """Return whether a person must be told of an entry."""
+    """Return whether nobody has acknowledged an entry or asked for it: the head of the page counts these."""
     return not (entry.is_acknowledged or entry.is_asked_for)
 
 
@@ -206,7 +206,7 @@ def decisions(snapshot: Snapshot) -> list[DecisionForm]:
 
 
 def _failures(batches: Iterable[KnownBatch]) -> list[DecisionForm]:
-    """Return the failures of batches."""
+    """Return the last failure of each batch that has one, as decisions."""
     return [
         {
             "timeMs": batch.last_failure.at_ms,
@@ -220,7 +220,7 @@ def _failures(batches: Iterable[KnownBatch]) -> list[DecisionForm]:
 
 
 def _losses_met(entries: Iterable[LedgerEntry]) -> list[DecisionForm]:
-    """Return the data losses, and the batches that were given up."""
+    """Return the data losses, and the batches that were given up, as decisions. `entries`: of the ledger."""
     found: list[DecisionForm] = []
     for entry in entries:
         at, batch = entry.at_ms, entry.time.milliseconds
@@ -242,7 +242,7 @@ def _limited(lag: StreamLag) -> str:
 
 
 def _of_status(snapshot: Snapshot) -> list[DecisionForm]:
-    """Return what the status record tells: an error that is of no batch, and why the newest batch did not take all records."""
+    """Return what the status record tells, as decisions: an error of no batch, and why the newest batch did not take all records."""
     status = _status(snapshot)
     if status is None:
         return []

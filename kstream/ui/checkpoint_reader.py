@@ -83,7 +83,7 @@ class CheckpointReader:
         self._ahead_ms = 0
 
     def read(self) -> Snapshot:
-        """Read what is new. Blocks on the store.
+        """Return the checkpoint as it is now. Only what is new since the last call is read. Blocks on the store.
 
         Raises:
             CheckpointError: a record is damaged. The next call reads all records anew.
@@ -97,7 +97,7 @@ class CheckpointReader:
             raise
 
     def _read(self) -> Snapshot:
-        """Read what is new."""
+        """Do the work of `read`, which forgets all that is kept if a record is damaged."""
         contents = read_log(self._store, self._last, self._plans)
         self._plans = {(time, plan.epoch): plan for time, plan in contents.plans.items()}
         batches = {batch.plan.time: batch for batch in self._of_log(contents)}
@@ -108,7 +108,7 @@ class CheckpointReader:
         driver = self._driver()
         entries, older = read_newest_entries(self._store, LEDGER)
         newest = [batches[time] for time in sorted(batches, reverse=True)][: self._last]
-        known = _with_more(newest, entries, driver)
+        known = _with_ledger_and_status(newest, entries, driver)
         error = None if driver.sign is None else driver.sign.status.last_error
         return Snapshot(
             url=self._store.url,
@@ -125,7 +125,7 @@ class CheckpointReader:
         )
 
     def _of_log(self, contents: LogContents) -> list[KnownBatch]:
-        """Return the batches of the log, without tombstones."""
+        """Return the batches of the log with their completions and last failures, which are read; without tombstones."""
         failed = failure_names(self._store) if contents.failures else {}
         found: list[KnownBatch] = []
         for time, plan in contents.plans.items():
@@ -165,7 +165,10 @@ class CheckpointReader:
         ]
 
     def _driver(self) -> Found:
-        """Return the driver. If a renewal was seen that looks old, the clock here is wrong, and the age is corrected."""
+        """Return the newest driver with its sign of life.
+
+        If a renewal of the sign was seen that looks old, the clock here is wrong. Then its age is corrected, and a sentence says so.
+        """
         found = find_driver(self._store, 0, now_ms=self._clock.time_ms)
         sign, before, elapsed = found.sign, self._sign, self._clock.monotonic_ms() - self._signed_ms
         if sign is not None and before is not None:
@@ -198,8 +201,8 @@ def _outcome(contents: LogContents, time: Time) -> Outcome:
     return "failed" if time in contents.failures else "pending"
 
 
-def _with_more(batches: Iterable[KnownBatch], entries: Iterable[LedgerEntry], driver: Found) -> list[KnownBatch]:
-    """Return the batches with what ledger and status record know of them.
+def _with_ledger_and_status(batches: Iterable[KnownBatch], entries: Iterable[LedgerEntry], driver: Found) -> list[KnownBatch]:
+    """Return the batches with what the ledger (losses, failures) and the status record (delays) know of them.
 
     Args:
         batches: the batches.

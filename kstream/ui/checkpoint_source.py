@@ -72,7 +72,7 @@ class CheckpointSource:
         return self._last()[0]
 
     def _last(self) -> tuple[Snapshot, CheckpointError | StorageError | None]:
-        """Return the checkpoint as it was read last, and the error of the last try. Raises it if there was no reading."""
+        """Return the checkpoint as it was read last, and the error of the last try; raise that error if no try has succeeded."""
         snapshot, error = self._reading.last()
         if snapshot is None:
             assert error is not None
@@ -114,7 +114,7 @@ class CheckpointSource:
         return None if batch is None else forms_of.batch_detail(snapshot, batch, self._ranges_of)
 
     def operations(self, batch_time_ms: int) -> Sequence[OperationForm] | None:
-        """Return the output operation in which a batch has failed, if it is known; None if the batch is not among the newest."""
+        """Return the operations that have figures, or the one that failed, if known; None if the batch is not among the newest."""
         snapshot = self._look()
         batch = _batch(snapshot, batch_time_ms)
         return None if batch is None else forms_of.operations(snapshot, batch)

@@ -136,7 +136,7 @@ class Decisions(StreamingListener):
             self.note("error", text, info.batch_time, info.end_ms)
 
     def _note_rates(self) -> None:
-        """Keep rates that have changed, with the figures of the last batch, which shows how fast the job is.
+        """Keep rates that have changed by more than a fifth, with the figures of the last batch that shows how fast the job is.
 
         It is called when the next batch is submitted or started. At the end of a batch the listeners that compute its rate may not know
         of it yet: they may be told later than this one.
@@ -215,7 +215,10 @@ class LoggedWarnings(logging.Handler):
             logging.getLogger(name).removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the message of a record."""
+        """Keep the message of a log record, unless it is about an output operation: its event says more. Called by `logging`, any thread.
+
+        If no other handler gets the record, it goes to standard error, as it does without this handler.
+        """
         try:
             text = record.getMessage()
             if not text.startswith(_OF_A_JOB):

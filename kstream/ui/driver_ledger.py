@@ -28,7 +28,9 @@ def connectors_ranges() -> RangesOf:
 
 
 class DriverLedger:
-    """Any thread. One reads at a time, and the others get the last reading, or its error, at once. A batch neither reads nor waits.
+    """The ledger of a driver that runs, read from its checkpoint when somebody asks. Any thread; no batch waits for it.
+
+    One thread reads at a time, and the others get the last reading, or its error, at once.
 
     Args:
         store: the checkpoint; None without one.

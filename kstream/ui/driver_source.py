@@ -104,6 +104,7 @@ class DriverSource:
         return {"id": self._spark.application, "name": self._snapshot().status.application}
 
     def timeline(self) -> TimelineForm:
+        """Return the last hour in buckets, oldest first. Asks nobody."""
         job = self._snapshot()
         return timeline_form(job.history.batches.timeline, job.status.interval.milliseconds)
 
@@ -152,6 +153,7 @@ class DriverSource:
         }
 
     def receivers(self) -> Sequence[ReceiverForm]:
+        """Return the receivers with their rates, by stream id. Asks nobody."""
         job = self._snapshot()
         retained, interval_ms = job.history.batches.retained, job.status.interval.milliseconds
         return [
@@ -166,6 +168,7 @@ class DriverSource:
         return [_lag_form(number, lag, rates.get(number), now_ms) for number, lag in sorted(job.engine.lags.items())]
 
     def decisions(self) -> Sequence[DecisionForm]:
+        """Return what Decisions has kept, and what executor allocation has decided, newest first. Asks nobody."""
         up, down = self._settings[SCALING_UP_RATIO], self._settings[SCALING_DOWN_RATIO]
         allocations = self._snapshot().engine.allocations
         made = [decision for at_ms, one in allocations if (decision := _allocation(at_ms, one, up, down)) is not None]
@@ -192,6 +195,12 @@ class DriverSource:
     # -- batches
 
     def batches(self, statuses: frozenset[BatchStatus] | None = None, limit: int | None = None) -> Sequence[BatchForm]:
+        """Return the batches that have not ended, and those of which a row is kept, newest first. Asks nobody.
+
+        Args:
+            statuses: only batches with one of them; None for all.
+            limit: at most so many; None for all.
+        """
         moment = _Moment(self._snapshot())
         found: list[BatchForm] = []
         for time_ms in moment.times():
@@ -230,7 +239,7 @@ class DriverSource:
         return [operation_form(each, self._jobs_of(each), self._spark.url) for _, each in sorted(operations.items())]
 
     def _jobs_of(self, operation: OutputOperationInfo) -> Sequence[int]:
-        """Return the Spark jobs of an output operation. Those of one that has ended are asked for once."""
+        """Return the Spark jobs of an output operation. Those of one that has succeeded are asked for once, and kept."""
         if operation.start_ms is None:
             return ()
         key = operation.batch_time.milliseconds, operation.output_op_id

@@ -38,7 +38,10 @@ class LastReading(Generic[T]):
             return self._value, self._error
 
     def is_due(self, milliseconds: int) -> bool:
-        """Return whether the caller is to read: nobody does, and the last try is older, or there was none."""
+        """Return whether the caller is to read: nobody does, and the last try is older than this, or there was none.
+
+        After True the caller counts as the reader until it has called `renew`, or `renew_on_a_thread`.
+        """
         with self._lock:
             is_fresh = self._read_ms is not None and self._clock.monotonic_ms() - self._read_ms < milliseconds
             is_due = not is_fresh and not self._is_reading

@@ -100,7 +100,7 @@ def page_site(source: PageSource) -> Site:
 
 
 def _handler(source: PageSource, answer: Callable[[PageSource, Request], Any]) -> Handler:
-    """Return what answers below the path of the application."""
+    """Return the handler of a path below that of the application: `answer` as JSON. HttpError if the path names another one."""
 
     def handler(request: Request) -> Answer:
         if request.parts["id"] != source.application()["id"]:

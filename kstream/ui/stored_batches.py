@@ -22,7 +22,7 @@ _KEPT = 16
 
 
 class StoredBatches:
-    """Any thread. It reads the checkpoint when somebody looks at such a batch; no batch waits for it.
+    """Finds a batch in the checkpoint when somebody looks at it and the driver does not keep its facts. Any thread; no batch waits.
 
     Args:
         store: the checkpoint; None without one.

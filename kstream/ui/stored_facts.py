@@ -113,7 +113,7 @@ def facts_of(batch: KnownBatch, error: LastError | None = None) -> BatchInfo:
 
 
 def _input_of(batch: KnownBatch, number: int) -> StreamInputInfo:
-    """Return the share of an input in a batch."""
+    """Return the share of an input in a batch, with what plan, completion and ledger have of it, and without its metadata."""
     skipped = [record for record in sorted(batch.skipped) if record.stream == number]
     return StreamInputInfo(
         number,
@@ -135,8 +135,9 @@ def _failed_operation(batch: KnownBatch, error: LastError | None) -> dict[int, O
 
 
 def stored_row(batch: KnownBatch, facts: BatchInfo) -> BatchRow:
-    """Return the row of a batch. It may have failed without an output operation that is known. Of a batch that has succeeded, how many
-    output operations it had is not known.
+    """Return the row of a batch. It may have failed without an output operation that is known.
+
+    How many output operations a batch had that has succeeded is not known: its row has none.
     """
     row = replace(row_of(facts), reason=_failure_text(batch), has_failed=batch.outcome in _HAS_FAILED)
     return replace(row, operations=OperationCounts(0, 0, 0, 0)) if batch.outcome == "done" else row
