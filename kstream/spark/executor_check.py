@@ -236,7 +236,11 @@ def _until(sc: SparkContext, longest_s: float) -> Generator[None]:
 
 
 def _look(modules: list[str], functions: bytes, about_checkpoint: bytes) -> Callable[[Iterable[Any]], list[tuple[str, ...]]]:
-    """Return the function of a task. It is pickled by value, because it is not a function of a module."""
+    """Return the function of a task on an executor, which gives the fields of its ExecutorPython, in their order.
+
+    It imports the modules, asks about the checkpoint, and loads the functions of the user. It is pickled by value, because it is not a
+    function of a module.
+    """
 
     def look(nothing: Iterable[Any]) -> list[tuple[str, ...]]:
         import importlib
@@ -265,7 +269,10 @@ def _look(modules: list[str], functions: bytes, about_checkpoint: bytes) -> Call
 
 
 def _with_python(error: KStreamError, python: str) -> KStreamError:
-    """Return the error of a worker's set-up with the Python that the executors were to run, and with the other remedy."""
+    """Return the error of a worker's set-up with the Python that the executors were to run, and with another remedy: to pack a Python.
+
+    A MissingDependencyError has both already.
+    """
     if isinstance(error, MissingDependencyError):
         return error
     named = one_line(error)

@@ -55,9 +55,9 @@ class ExecutorQuestions:
 
     def _answers(self) -> Iterator[Answer]:
         if self.place is not None:
-            yield CHECKPOINT, _said_of(self.place, self.probe)
+            yield CHECKPOINT, _trouble_with_store(self.place, self.probe)
         for stream in self.streams:
-            yield f"stream {stream.number}", _said_of_brokers(stream)
+            yield f"stream {stream.number}", _trouble_with_brokers(stream)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def questions_about(store: FileStore, streams: Sequence[StreamConnection] = ()) 
                 store.delete(probe)
 
 
-def _said_of(place: StorePlace, probe: str) -> str:
+def _trouble_with_store(place: StorePlace, probe: str) -> str:
     """Read the driver's file, then write, read and delete one as a task does with state. Return what is wrong; "" if nothing."""
     mine = f"{probe}-{uuid.uuid4().hex[:8]}"
     try:
@@ -97,7 +97,7 @@ def _said_of(place: StorePlace, probe: str) -> str:
     return ""
 
 
-def _said_of_brokers(stream: StreamConnection) -> str:
+def _trouble_with_brokers(stream: StreamConnection) -> str:
     """Look whether the stream could read on, as `kstream doctor` does on the driver. Return what is wrong; "" if nothing."""
     try:
         findings = stream.tools.examine(stream.parameters, stream.data)

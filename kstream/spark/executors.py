@@ -25,8 +25,6 @@ from kstream.receiver.settings import WAITING_TIME
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 logger = logging.getLogger(__name__)
 _POLL_S = 0.5
@@ -387,12 +385,14 @@ class SparkExecutorAllocationClient:
         self._sc = sc
 
     def can_allocate(self) -> bool:
+        """Return whether the cluster manager can be asked for executors while the application runs. In local mode it cannot."""
         from py4j.java_gateway import is_instance_of  # imported late: a graph is built without py4j
 
         gateway: Any = self._sc._gateway  # pyright: ignore[reportPrivateUsage]
         return is_instance_of(gateway, self._backend(), _CLIENT_CLASS)
 
     def executors(self) -> Mapping[str, int]:
+        """Return how many tasks each executor can run at the same time, by executor id."""
         cpus = task_cpus(self._sc)
         return {executor.executor_id: task_slots([executor.cores], cpus) for executor in executors(self._sc)}
 

@@ -52,6 +52,7 @@ class HadoopPlace:
         return once(self, self._opened)
 
     def _opened(self) -> FileStore:
+        """Open the store in the JVM of this process, with the driver's settings of Hadoop."""
         from kstream.spark.hadoop_file_store import open_hadoop
 
         return open_hadoop(self.url, dict(self.settings), look_first=self.look_first)
@@ -466,6 +467,7 @@ class HdfsFileStore(HadoopFileStore):
             return self._files.create(self._at(name), flags, self._with_parents)
 
     def _flags_to_grow(self) -> Any:
+        """Return the flags of Hadoop for the create of a file that will grow: it is replicated, never erasure-coded."""
         flag = self._jvm.org.apache.hadoop.fs.CreateFlag
         return self._jvm.java.util.EnumSet.of(flag.CREATE, flag.SHOULD_REPLICATE)
 

@@ -146,7 +146,10 @@ def class_path_of(command: Sequence[str]) -> str:
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:
-    """Start a process with pipes for its standard input and output. Raises StorageError if the program cannot be run."""
+    """Start a JVM with pipes for its standard input and output. Hadoop's client in it has the user of the executors (SPARK_USER).
+
+    Raises StorageError if the program cannot be run.
+    """
     environment = dict(os.environ)
     if "SPARK_USER" in environment:  # the user of executors on an HDFS without Kerberos
         environment.setdefault("HADOOP_USER_NAME", environment["SPARK_USER"])

@@ -69,7 +69,10 @@ def quiet_failed_tasks(sc: SparkContext) -> None:
 
 
 def _quiet(sc: SparkContext) -> None:
-    """Add a filter to the root logger. A logger of its own would take Spark's classes out of the level that shells set."""
+    """Add filters to Spark's root logger: `repeated` messages are left out, and on the console `_LONG` ones are shortened.
+
+    A logger of its own would take Spark's classes out of the level that shells set.
+    """
     jvm: Any = sc._jvm  # pyright: ignore[reportPrivateUsage]
     log4j = jvm.org.apache.logging.log4j
     if log4j.LogManager.getRootLogger().isDebugEnabled():

@@ -45,7 +45,7 @@ class JvmWatch:
 
     @classmethod
     def of(cls, sc: SparkContext, on_end: Callable[[JvmLostError], None]) -> JvmWatch:
-        """Return the watch for the JVM of a SparkContext, not started."""
+        """Return the watch for the JVM of a SparkContext, not started. pyspark's accumulator server is silent about its end from now on."""
         gateway: Any = sc._gateway  # pyright: ignore
         _quieten(getattr(sc, "_accumulatorServer", None))
         server = gateway.gateway_parameters
@@ -139,7 +139,10 @@ def patience_after(error: BaseException) -> float:
 
 
 def jvm_has_ended(error: BaseException) -> bool:
-    """Return whether this process has started a JVM for Spark, and the JVM has ended. False under spark-submit, whose JVM is our parent."""
+    """Return whether this process has started a JVM for Spark, and the JVM has ended. Waits a moment after an error of a connection to it.
+
+    False under spark-submit, whose JVM is our parent.
+    """
     process: Any = getattr(SparkContext._gateway, "proc", None)  # pyright: ignore[reportPrivateUsage]
     if process is None:
         return False

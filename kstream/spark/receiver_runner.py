@@ -131,7 +131,7 @@ class SparkReceiverRunner:
         self._runtime.thread(in_spark, f"Receiver-{stream_id}-job").start()
 
     def first_attempt_runs(self, stage: int) -> bool:
-        """Return whether the first attempt of a receiver's task, in this stage, still runs.
+        """Return whether the first attempt of a receiver's task, in this stage, still runs, for a later attempt that waits for its end.
 
         Spark's list of attempts may be seconds behind. An attempt that is not in it yet counts as running. One that is there no more,
         while a later one is, has ended.
@@ -139,6 +139,7 @@ class SparkReceiverRunner:
         return all(task.attempt() == 0 and task.status() == "RUNNING" for task in task_attempts(self._sc, stage, most=1))
 
     def cancel(self, stream_id: int) -> None:
+        """Cancel the Spark job of a stream's receiver: Spark kills its task."""
         self._sc.cancelJobGroup(_group(stream_id))
 
     def forget_store(self, executor: str) -> None:
@@ -165,7 +166,7 @@ class SparkReceiverRunner:
             self._start_missing_stores()
 
     def _stores(self) -> int:
-        """Return the number of executors with a store."""
+        """Return the number of executors that are known to have a store."""
         with self._lock:
             return len(self._with_store)
 

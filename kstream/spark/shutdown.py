@@ -103,7 +103,10 @@ class ShutdownHook:
         self._manager.addShutdownHook(self._jvm_hook, _PRIORITY, timeout_s, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
     def _listen(self) -> None:
-        """Let SIGTERM call this hook. Does nothing outside of the main thread, or if other code handles the signal."""
+        """Let SIGTERM call this hook, unless other code handles the signal. Does nothing outside of the main thread.
+
+        Ctrl-C raises KeyboardInterrupt from now on, if pyspark has handled it until now.
+        """
         global _current
         if threading.current_thread() is not threading.main_thread():
             return

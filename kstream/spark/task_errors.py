@@ -249,6 +249,7 @@ def _missing_module(module: str, where: str) -> KStreamError | None:
 
 
 def _missing(package: str, what: str, install: str, where: str = "") -> MissingDependencyError:
+    """Return the error for a package that the driver has and the workers do not. `where`: as for `_missing_module`."""
     remedy = f"run {install} in the Python of every executor" if install == _INSTALL_ARROW else install
     seen = f" (seen on {where})" if where else ""
     return MissingDependencyError(f"the workers do not have {what}, which the driver has{seen}: {remedy}", package=package, install=install)
