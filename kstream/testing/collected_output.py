@@ -33,6 +33,7 @@ class CollectedOutput:
         stream.foreachRDD(self)
 
     def __call__(self, time: BatchTime, rdd: RDD[Any]) -> None:
+        """Keep the records of a batch: the function that `foreachRDD` calls, in a job thread. Blocks on a Spark job."""
         records = rdd.collect()
         with self._lock:
             self._batches.append((time, records))

@@ -68,6 +68,7 @@ class InputDStreamContract(ABC):
         return stream, stream.starting_point()
 
     def _made(self) -> InputDStream:
+        """Make an input with its zero time, not started. It is stopped after the test."""
         stream = self.make_input()
         self._streams.append(stream)
         stream.initialize(Time(ZERO))

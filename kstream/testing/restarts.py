@@ -112,7 +112,10 @@ class _Run:
         return self._handed
 
     def _live(self, life: int) -> None:
-        """Run one driver until it is killed or the run ends. After a kill, move the clock over the downtime. Blocks."""
+        """Run one driver until it is killed or the run ends, with `_note` in place of each output. Blocks.
+
+        After a kill, move the clock over the downtime.
+        """
         with clock_of_new_contexts(self._clock):
             ssc = StreamingContext.getOrCreate(str(self._place / str(life)), self._setup)
         graph = services_of_context(ssc).graph
