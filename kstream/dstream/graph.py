@@ -104,7 +104,7 @@ class DStreamGraph:
         return self._parallelism.get(time, self._own_parallelism)
 
     def output_names(self) -> tuple[str, ...]:
-        """Return the names of these outputs.
+        """Return the names of `outputs()`.
 
         Raises:
             ConfigurationError: two of them have the same name.
@@ -206,7 +206,7 @@ class DStreamGraph:
         self.newest_generated = time if self.newest_generated is None else max(time, self.newest_generated)
 
     def generate_jobs(self, batch: OutputBatch) -> list[Job]:
-        """Return the jobs of a batch, one for each output that slides at its time. The JobGenerator's thread.
+        """Return the jobs of a batch, one for each output that slides at its time, and note that it is reached. The JobGenerator's thread.
 
         The inputs must have their plans of the batch (`remember_plan`). An error of a stream or of a user's function is raised.
         """

@@ -369,7 +369,7 @@ class InputDStream(DStream[Any], DStreamNode, Generic[P]):
         return None if plan is None else self.placed(time, lambda: self.rdd(time, plan))
 
     def clear_metadata(self, time: Time) -> None:
-        """Forget the RDDs and the plans of times ≤ `time` − remember duration."""
+        """Forget the RDDs and the plans that are outdated at `time`; see `outdated`."""
         super().clear_metadata(time)
         for old in self.outdated(self._plans, time):
             del self._plans[old]

@@ -220,7 +220,7 @@ class DStreamNode(ABC):
             parent.propagate_remember()
 
     def clear_metadata(self, time: Time) -> None:
-        """Forget the RDDs of times ≤ `time` − remember duration, here and in the parents. Unpersist the RDDs that a stream persisted."""
+        """Forget the RDDs that are `outdated` at `time`, here and in the parents. Unpersist those that a stream has persisted."""
         with self._lock:
             old = [self._generated.pop(t) for t in self._forgettable(time)]
         self._unpersist(old)

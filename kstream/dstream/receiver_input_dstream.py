@@ -119,7 +119,7 @@ class ReceiverInputDStream(InputDStream[ReceiverPlan]):
         return self.ssc.settings[WRITE_AHEAD_LOG]
 
     def start(self, services: InputServices) -> None:
-        """Log a warning where the storage level is changed."""
+        """Keep the services, and log a warning if blocks are stored at another level than the receiver asks for."""
         super().start(services)
         for warning in effective_storage_level(self.receiver.storageLevel, self.ssc.settings[WRITE_AHEAD_LOG]).warnings:
             logger.warning("%s", warning)

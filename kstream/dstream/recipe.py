@@ -210,7 +210,10 @@ class Recorder:
         return next(index for index, known in enumerate(self._streams) if known is stream)
 
     def _encode(self, value: Any) -> Any:
-        """Return the JSON form of an argument. Values that have no JSON form are appended to `functions`. Inverse: `Replay._decode`."""
+        """Return the JSON form of an argument. Values that have none are appended to `functions`. Inverse: `Replay._decode`.
+
+        An RDD has no form at all: the graph cannot be stored then.
+        """
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, RecordedStream):

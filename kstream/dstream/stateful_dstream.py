@@ -89,7 +89,7 @@ class Lineage:
         self.local_checkpoints = [t for t in self.local_checkpoints if t not in times]
 
     def forget_all_but(self, times: Collection[Time]) -> None:
-        """Forget what the states of other batches are computed from. Spark's RDD checkpoints stay until their files are removed."""
+        """Forget what the states of batches besides these are computed from. Spark's RDD checkpoints stay until their files are removed."""
         self.bases = {t: base for t, base in self.bases.items() if t in times}
         self.lengths = {t: length for t, length in self.lengths.items() if t in times}
         self.local_checkpoints = [t for t in self.local_checkpoints if t in times]
@@ -123,8 +123,8 @@ class StatefulDStream(DStreamNode):
     checkpoints its RDD every `checkpoint_duration` in the directory of the SparkContext, which cuts the lineage.
 
     Threads: the JobGenerator's thread makes RDDs and calls `go_back`, and user threads make RDDs in `slice`; job threads call
-    `compute_state`, `is_due` and `state_at`; the cleaner's thread calls `states_to_read` and `remove_outdated_checkpoints`; any thread
-    calls `written`. `_lock` guards all that changes after `initialize`.
+    `compute_state`, `is_due` and `state_to_write`; the cleaner's thread calls `states_to_read` and `remove_outdated_checkpoints`; any
+    thread calls `written`. `_lock` guards all that changes after `initialize`.
     """
 
     key_hash = KeyHash.NONE
@@ -194,10 +194,10 @@ class StatefulDStream(DStreamNode):
                 if began is None:
                     return self._check_began_empty(time)
                 self._continue_from_written(time)
-                self._make(time, began)
+                self._make_missing_states(time, began)
             return self._generated.get(time)
 
-    def _make(self, time: Time, began: Time) -> None:
+    def _make_missing_states(self, time: Time, began: Time) -> None:
         """Make the states up to a batch that are missing since the newest one, or since `began`. Call this under the lock."""
         newest = max((t for t in self._generated if began <= t <= time), default=began)
         begun = newest.floor(self.slide_duration, self.zero_time)  # of the former interval, `newest` is no batch time now
@@ -214,7 +214,7 @@ class StatefulDStream(DStreamNode):
         """
         began = max((t for t in self._older if t < time), default=None)
         if began is not None and self.has_batch(time):
-            self._make(time - self.slide_duration, began)
+            self._make_missing_states(time - self.slide_duration, began)
             made = self.compute(time)
             if made is not None:
                 self.stands_in(self._generated[time], made)
@@ -251,7 +251,7 @@ class StatefulDStream(DStreamNode):
         return self._lineage.lengths.get(time, 0) >= self.longest_lineage * times
 
     def has_batch(self, time: Time) -> bool:
-        """Whether, in this stream's slide that ends at `time`, any input that it depends on was planned."""
+        """Return whether any input that this stream depends on was planned for a batch of its slide that ends at `time`."""
         if self._inputs is None:
             self._inputs = list(self.ssc.graph.inputs_of(self))
         step = self.ssc.graph.batch_duration
@@ -269,7 +269,7 @@ class StatefulDStream(DStreamNode):
     # -- life
 
     def initialize(self, zero_time: Time) -> None:
-        """Set the zero time, and a checkpoint interval of at least 10 s if none is set."""
+        """Set the zero time, and a checkpoint interval of at least 10 s if none is set. The stream begins without state; see `begin`."""
         if self.zero_time is None:
             if self.checkpoint_duration is None:
                 times = -(-_WRITTEN_EVERY.milliseconds // self.slide_duration.milliseconds)

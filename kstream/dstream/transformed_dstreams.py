@@ -216,7 +216,10 @@ class ForEachDStream(DStreamNode):
         )
 
     def _write(self, batch: OutputBatch, rdd: RDD[Any], inputs: Sequence[Any]) -> OutputFigures | None:
-        """Call the output for a batch, in the thread of its job. Return what an output has measured."""
+        """Run the function or the Output for a batch, in the thread of its job. Return what an Output has measured.
+
+        An Output is prepared first, and says which partitions are to be computed. If tasks of an input report, all are computed.
+        """
         func = self._func
         if isinstance(func, Output):
             partitions = func.prepare(batch, rdd)

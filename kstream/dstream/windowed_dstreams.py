@@ -114,7 +114,10 @@ class ReducedWindowedDStream(StatefulDStream):
         return self.remember_duration + self.window_duration
 
     def compute(self, time: Time) -> RDD[Any] | None:
-        """Return the RDD of the new totals. The last state may be older than T − slide, because times that were not planned have none."""
+        """Return the RDD of the new totals: the last ones, without the batches that have left the window since, and with those that came.
+
+        The last totals may be older than T − slide, because times that were not planned have none.
+        """
         state, before = self.previous(time), self.previous_time(time)
         begin, left = time - self.window_duration, list[Any]()
         if before is not None:
