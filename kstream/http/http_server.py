@@ -108,7 +108,7 @@ class HttpServer:
     def stop(self) -> None:
         """Close the port and all connections, and wait for their threads. Blocks for a moment. Call it after `start`, or without it.
 
-        A thread whose answer takes longer than the `end_s` of the site is a daemon.
+        The wait ends after the `end_s` of the site. A thread that still makes its answer then ends with the process.
         """
         self._tokens.stop()
         if self._thread.is_alive():
@@ -174,7 +174,7 @@ class _Handler(WSGIRequestHandler):
         answering.run(self.server.get_app())  # pyright: ignore[reportArgumentType] # it may be None for wsgiref; here it is set
 
     def end_headers(self) -> None:
-        """End the headers of an answer that is not the application's."""
+        """Add the headers of the site to an answer that wsgiref itself gives, such as 414, and end its headers."""
         for name, value in self.server.site.headers if isinstance(self.server, _Server) else ():
             self.send_header(name, value)
         super().end_headers()

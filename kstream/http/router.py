@@ -74,7 +74,10 @@ class Router:
         return self._site.error(error)
 
     def _answer(self, request: Request) -> Answer:
-        """Answer a request. On a host that only this machine reaches, the server answers to names of this machine only."""
+        """Answer a GET by an allowed name of the server and with the right token. HttpError for any other request.
+
+        On a host that only this machine reaches, only names of this machine are allowed.
+        """
         if not is_allowed_host(request.host, self._host):
             raise HttpError("403 Forbidden", "not here under this name: ask for localhost, or for the address that this port listens on")
         if request.method != "GET":

@@ -236,7 +236,7 @@ class RpcServer:
             wire.close()
 
     def _authenticated(self, connection: socket.socket, wire: Wire, address: str) -> bool:
-        """Do the handshakes of TLS and of the token. Return False, and count the refusal, if the client fails one of them."""
+        """Do the handshakes of TLS and of the token. If the client fails one, count the refusal, tell the client, and return False."""
         try:
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()

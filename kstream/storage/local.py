@@ -195,12 +195,12 @@ class LocalAppendableFile:
     @property
     def size(self) -> int:
         with self._mapped("look up", self._path):
-            return os.fstat(self._open()).st_size
+            return os.fstat(self._open_descriptor()).st_size
 
     def append(self, data: bytes) -> int:
         """Append and sync; return the offset of the first byte. After an error remove the part that was written, if possible."""
         with self._mapped("write", self._path):
-            descriptor, written = self._open(), 0
+            descriptor, written = self._open_descriptor(), 0
             try:
                 while written < len(data):  # a full disk, or data of 2 GiB, makes the system write less
                     written += os.write(descriptor, data[written:] if written else data)
@@ -216,7 +216,7 @@ class LocalAppendableFile:
                 descriptor, self._descriptor = self._descriptor, None
                 os.close(descriptor)
 
-    def _open(self) -> int:
+    def _open_descriptor(self) -> int:
         """Return the file descriptor. OSError if the file was closed."""
         if self._descriptor is None:
             raise OSError(f"{self._path} was closed")
