@@ -92,7 +92,10 @@ class OnceOutput(ExactlyOnceOutput):
         self._has_taken_over = False
 
     def prepare(self, batch: OutputBatch, rdd: RDD[Any]) -> Sequence[int] | None:
-        """Ask the database for receipts, if a try of the batch may have run before. At the first batch, take over from earlier drivers."""
+        """Return the partitions that have no receipt; None for all. Blocks on the database.
+
+        The database is asked only if a try of the batch may have run before, and at the first batch, to take over from earlier drivers.
+        """
         self._receipts, self._wanted = (), None
         if self._has_taken_over and batch.is_first_try:
             return None

@@ -142,7 +142,7 @@ class NamedOutput(Output):
             self.figures = output.run(batch, rdd, None if self._computes_all else partitions) or OutputFigures()
 
     def _made(self, time: Time, make: Callable[[], Output], made_of: object) -> Output:
-        """Return what writes. A new one goes on from what the one before has stored."""
+        """Return what writes: the one before, unless there is none or `made_of` has changed. A new one goes on from what is stored."""
         before = self._output
         if before is not None and made_of == self._made_of:
             return before
@@ -192,7 +192,11 @@ class FunctionOutput(Output):
         return ()
 
     def run(self, batch: OutputBatch, rdd: RDD[Any], partitions: Sequence[int] | None) -> OutputFigures:
-        """See the base class. Return what all its outputs have measured."""
+        """Call the user's function, which writes the outputs of this batch. Return what all of them have measured.
+
+        Raises:
+            Exception: of the function, or of a write, also if the function has caught it.
+        """
         try:
             for output in self._outputs:
                 output.begin(batch, partitions is None, self.name)

@@ -278,7 +278,7 @@ _connections: dict[tuple[str, str], Connection] = {}
 def _transaction(
     table: ReceiptTable, connect: Callable[[], Connection], newest: WrittenBatch | None
 ) -> Generator[tuple[Connection, Dialect]]:
-    """Return a transaction of this driver as a context manager. It commits at its end, and rolls back after an error.
+    """Run the body in a transaction of this driver, which commits at the end of the body, and rolls back after an error.
 
     A connection of an earlier partition is used again. If it is broken, a new one is made, which must find the newest written batch.
 
@@ -300,7 +300,10 @@ def _transaction(
 def _begun(
     idle: Connection | None, table: ReceiptTable, connect: Callable[[], Connection], newest: WrittenBatch | None
 ) -> tuple[Connection, Dialect]:
-    """Begin a transaction in which this driver may write. `idle`: a connection of an earlier partition; None without one."""
+    """Begin a transaction in which this driver may write, on the idle connection or on a new one. Errors as for `_transaction`.
+
+    `idle`: a connection of an earlier partition; None without one. If it is broken, it is closed. A new one must find `newest`.
+    """
     if idle is not None:
         try:
             return idle, _begin(idle, table)

@@ -32,7 +32,7 @@ _EXCEPTION_THROWN = struct.pack("!i", -2)
 
 
 def install() -> None:
-    """Put the hook in its place, unless it is there. Outside of a worker this does nothing."""
+    """Put both hooks of this module in their places, unless they are there. Outside of a worker this does nothing."""
     for name in _WORKER_MODULES:
         module = sys.modules.get(name)
         for function, hook in ((_NAME, _Hook), (_NAME_3_5, _TextHook)):
@@ -78,7 +78,10 @@ class _Hook:
         self._original = original
 
     def __call__(self, e: BaseException, outfile: Any, *args: Any, **kwargs: Any) -> None:
-        """Report an exception as PySpark does, with a line about the failure. Called while the exception is being handled."""
+        """Report an exception as PySpark does, with a line about the failure, and drop the dead letters that the task holds.
+
+        Called while the exception is being handled.
+        """
         drop_letters_of_this_task()
         reported = io.BytesIO()
         self._original(e, reported, *args, **kwargs)
@@ -95,7 +98,7 @@ class _TextHook:
         self._original = original
 
     def __call__(self, obj: bytes, stream: Any) -> None:
-        """Write a text as PySpark does, with a line about the exception that is being handled."""
+        """Write a text as PySpark does, with a line about the exception that is being handled. It ends the task, as in `_Hook`."""
         error = sys.exc_info()[1]
         if error is not None:
             drop_letters_of_this_task()
