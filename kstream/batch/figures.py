@@ -107,7 +107,7 @@ def declared(figures: type[Figures]) -> Sequence[FigureField]:
 
 @cache
 def _by_field(figures: type[Figures]) -> dict[str, FigureField]:
-    """Return the declarations by the names of their fields."""
+    """Return the declarations of a class of figures, by the names of its fields. Their keys and names are filled in."""
     found: dict[str, FigureField] = {}
     for each in fields(figures):
         one: FigureField | None = each.metadata.get(_DECLARED)

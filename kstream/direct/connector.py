@@ -164,7 +164,7 @@ class LogTools(LogPlanTools):
 
 
 def _moved(plan: LogPlan, offsets: Mapping[Partition, int]) -> ResetResult:
-    """Return plan data with some partitions at other offsets, the changes, and the skipped ranges."""
+    """Return the result of moving some partitions to these offsets. Offsets that are passed over are skipped, as entries of the ledger."""
     old = plan.until_offsets
     changes = [OffsetChange(*p, old[p], at) for p, at in sorted(offsets.items()) if old[p] != at]
     skipped = [

@@ -76,7 +76,9 @@ class LogPlanner:
         self._move_to(plan)
 
     def begin(self) -> None:
-        """Ask the Log for its ends, and at a first start for the starting offsets. Blocks.
+        """Find the starting offsets at a first start. After `restore` only ask the Log for its ends: one that is away fails the start.
+
+        Blocks.
 
         Raises:
             ConfigurationError: a starting offset cannot be resolved.
@@ -186,7 +188,7 @@ class LogPlanner:
         self._past_ends = {ms: ends for ms, ends in self._past_ends.items() if ms > time.milliseconds}
 
     def _move_to(self, plan: LogPlan) -> None:
-        """Move the offsets to the ends of a plan, and note the partitions whose loss it has."""
+        """Move the offsets to the ends of a plan. Note which partitions are gone by its losses, and which of the gone ones are back."""
         self._next = plan.until_offsets
         deleted = {(entry.topic, entry.partition) for entry in plan.lost if entry.cause == "deletion"}
         self._gone = (self._gone | deleted) - (self._latest[1].keys() if self._latest is not None else set())

@@ -121,7 +121,7 @@ class CatchUp:
             return [Ceiling(total=self._speed.fitting(), reason="catchUp")]
 
     def _first_ceilings(self) -> Sequence[Ceiling]:
-        """Return the limits of a batch before a batch of this driver was measured. Call this under the lock."""
+        """Return the limits until a batch of this driver is measured: a fixed one, and one by the speed before. Under the lock."""
         fixed, before = Ceiling(each=self._first_records, reason="firstBatchRecords"), self._speed_before
         if not before.is_known:
             return [fixed]

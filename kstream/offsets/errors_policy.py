@@ -213,6 +213,7 @@ class RecordErrorLog:
         return due
 
     def _log(self, due: Mapping[ErrorKind, _Counted]) -> None:
+        """Log a warning for each kind, with its records in all batches since its last line. Outside of the lock."""
         for (operator, exception), counted in due.items():
             facts = counted.records, operator, exception, counted.went, counted.first
             if counted.begin == counted.end:

@@ -78,7 +78,7 @@ class Position:
 
 
 def _from_text(text: str, key: str) -> Position:
-    """Return the position of a text without blanks at its ends. A ConfigurationError names the parameter `key`."""
+    """Return the position of a text in a form of those at the top of this module. ConfigurationError about parameter `key` for another."""
     name = _NAMES.get(text.lower(), text.lower())
     if name in ("earliest", "latest", "committed"):
         return Position(name)

@@ -95,6 +95,7 @@ def _datetime(value: datetime) -> bytes:
 
 
 def _time(value: time) -> bytes:
+    """Return the form of a time of day: equal times with different offsets have one form."""
     moment = timedelta(0, (value.hour * 60 + value.minute) * 60 + value.second, value.microsecond)
     offset = value.utcoffset()
     return b"h" + str(moment).encode() if offset is None else b"i" + str(moment - offset).encode()
