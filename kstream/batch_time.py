@@ -196,7 +196,7 @@ class BatchTime(datetime):
 
 
 def _batch_time(milliseconds: int, local: str, fold: int) -> BatchTime:
-    """Make a BatchTime; a pickled one is made again by this function, also in workers.
+    """Make a BatchTime, and let Spark SQL of this process take it. A pickled one is made again by this function, also in workers.
 
     Args:
         milliseconds: since the Unix epoch.

@@ -306,7 +306,7 @@ def modules_of_workers(inputs: Iterable[object]) -> list[str]:
 
 
 def _package(value: object) -> str:
-    """Return the top package of an object's class."""
+    """Return the top package of an object's class, by which a connector's inputs and its tools are matched."""
     return type(value).__module__.partition(".")[0]
 
 

@@ -40,7 +40,10 @@ def did_you_mean(names: Sequence[str]) -> str:
 
 
 def _likeness(one: str, other: str) -> float:
-    """Return a number from 0 to 1, which is 1 for names that differ in case and separators only."""
+    """Return a number from 0 to 1, which is 1 for names that differ in case and separators only.
+
+    The larger one of two counts: how alike the whole names are; how alike their last words are, if these are long, a little lowered.
+    """
     (before, _, end), (other_before, _, other_end) = one.rpartition("."), other.rpartition(".")
     last, whole = (_letters(end), _letters(other_end)), _ratio(_letters(one), _letters(other))
     if min(map(len, last)) < _LONG_WORD:
@@ -55,7 +58,7 @@ def _letters(name: str) -> str:
 
 
 def _ratio(one: str, other: str) -> float:
-    """Return the share of letters that two words have in common, in the same order."""
+    """Return the share of letters that two words have in common, in the same order; 0 if a quick look finds too few of them."""
     matcher = SequenceMatcher(None, one, other, autojunk=False)
     if not one or not other or matcher.real_quick_ratio() < _MUCH_ALIKE or matcher.quick_ratio() < _MUCH_ALIKE:
         return 0.0  # a cluster may have thousands of topics
