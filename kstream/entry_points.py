@@ -1,7 +1,7 @@
 """Entry points: what packages offer to kstream, by group and name. Nothing is imported to find them.
 
-The core has some of its own. A connector that is not installed, but only on the path (a checkout, a zip of folders on `--py-files`), is a
-package `kstream_…` with its entry points in a file `entry_points.txt`, in the form of that file of an installed distribution. Installed
+The core has some of its own. A connector may be on the path without being installed: in a checkout, or in a zip of `--py-files`. Such a
+connector is a package `kstream_…` with its entry points in a file `entry_points.txt`, which has the form of an installed one's. Installed
 entry points win over those of such a file.
 """
 

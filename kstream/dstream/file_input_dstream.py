@@ -138,7 +138,7 @@ class FileInputDStream(InputDStream[FilePlan]):
         return {times[bisect_left(times, Time(file.mtime_ms))] for file in found}
 
     def planned(self, time: Time, plan: FilePlan) -> None:
-        """Move the time of the last listing, and log a warning for each file that changed after a batch had taken it."""
+        """Move the time of the last listing. Log a warning, once, for each file that has changed since a batch took it."""
         self._selection.listed_ms = plan.listed_ms
         self._selection.mark_reported(plan.changes)
         for change in plan.changes:

@@ -32,8 +32,8 @@ class ReadReport:
     Attributes:
         tolerate_loss: whether a loss is recorded and the read continues; otherwise the loss is raised.
         counts: start → (end, number of records), for each split that was read to its end.
-        lengths: start of the task's first range → (records, their bytes), of the records whose length the reader has looked at or
-            estimated, also if it did not read a split to its end.
+        lengths: start of the task's first range → (records, their bytes), of the records whose length is known or estimated. These
+            count also if the reader did not read a split to its end.
         oldest: start of the task's first range → the oldest timestamp of the records with which its splits begin, in ms.
         lost: start → (end, cause, detail), for each lost range.
         errors: start of the task's first range → kind → (records, the first of them), if records failed.

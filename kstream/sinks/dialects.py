@@ -65,6 +65,7 @@ class SQLite:
     for_share = ""  # BEGIN IMMEDIATE lets no other transaction write
 
     def ready(self, connection: sqlite3.Connection) -> None:
+        """Let the module begin no transactions by itself, and let statements wait long for another writer."""
         if getattr(connection, "autocommit", -1) is False:  # since Python 3.12: the module would begin transactions by itself
             connection.autocommit = True  # pyright: ignore[reportAttributeAccessIssue]
         connection.isolation_level = None
@@ -90,6 +91,7 @@ class SQLite:
 
     @contextmanager
     def guarded(self, connection: sqlite3.Connection) -> Generator[list[str]]:
+        """Refuse the user's statements in the body that begin or end a transaction. Yield a list that gets those refused."""
         refused: list[str] = []
 
         def authorize(action: int, statement: str | None, *_: str | None) -> int:
@@ -118,6 +120,7 @@ class PostgreSQL:
     for_share = " FOR SHARE"
 
     def ready(self, connection: Connection) -> None:
+        """End what has begun, read what others commit, and let the server notice soon that a worker is gone."""
         from psycopg import IsolationLevel
 
         connection.rollback()

@@ -104,7 +104,10 @@ class NamedOutput(Output):
 
     @contextmanager
     def noting(self) -> Generator[None]:
-        """Note an error of the `with` block: it fails the batch, also if the function catches it. The first one counts."""
+        """Note that a write runs during the `with` block, and note its error: that fails the batch, also if the function catches it.
+
+        The first error counts. A write that still runs when the function has returned is an error, too; see `end`.
+        """
         failure: BaseException | None = None
         with _lock:
             self._num_running += 1

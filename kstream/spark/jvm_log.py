@@ -1,6 +1,6 @@
 """Spark's log without the traces of failed tasks: the error of such a task is raised, and printed, in Python.
 
-Spark logs each failed task once by its executor (in local mode that is in the driver) and once by its scheduler, each with the traceback of
+Spark logs each failed task twice: by its executor (in local mode that is in the driver), and by its scheduler. Both have the traceback of
 the worker and the frames of the JVM: a hundred lines for one bad record. What Python raised is left out, as the error of the job says it
 again. What remains, such as a block that is lost with its executor, is one line for each task.
 

@@ -183,7 +183,7 @@ _SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # fdatasync s
 
 
 class LocalAppendableFile:
-    """A file that grows by durable appends. It is opened with O_APPEND, so a second writer cannot overwrite data of the first."""
+    """The AppendableFile of a local disk. It is opened with O_APPEND, so a second writer cannot overwrite data of the first."""
 
     def __init__(self, path: Path, mapped: Callable[[str, Path], AbstractContextManager[None]]) -> None:
         """Open the file; create it if it does not exist. `mapped(verb, path)` is a context that maps OSErrors to StorageErrors."""

@@ -59,9 +59,9 @@ class CurrentRecord:
 def current_record() -> CurrentRecord | None:
     """Return the record that was handed out last, while its chunk is being read; None before the first record and after the last one.
 
-    A function that gets one element at a time (of `map`, `filter`, `flatMap`, `foreach`, `mapValues`, of the map side of a shuffle) is
-    working on this record, if only such functions stand between the reader and it. A function that reads ahead (`list(it)` in
-    `mapPartitions`) may be working on an earlier one. Raises nothing.
+    A function that gets one element at a time is working on this record, if only such functions stand between the reader and it. Such
+    are those of `map`, `filter`, `flatMap`, `foreach`, `mapValues`, and of the map side of a shuffle. A function that reads ahead, as
+    `list(it)` in `mapPartitions`, may be working on an earlier one. Raises nothing.
     """
     if _noted is None:
         return None
