@@ -125,7 +125,10 @@ class AvroSerializer(RegistryCodec):
 
 
 def _reader(written: AvroSchema, own: AvroSchema | None) -> Read:
-    """Return the function that reads the values of a writer's schema, brought to the reader's own schema if there is one."""
+    """Return the function that reads the values of a writer's schema, brought to the reader's own schema if there is one.
+
+    Values of the schema `bytes` have no length: it takes all bytes that are left.
+    """
     if written.is_bytes:
         return BytesIO.read
     writers, readers = written.parsed(), None if own is None else own.parsed()

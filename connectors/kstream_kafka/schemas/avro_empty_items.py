@@ -46,29 +46,34 @@ class _Walk:
         self._empty = 0
 
     def skip(self, schema: Any) -> None:
-        """Go behind a value. ValueError if there are too many items without bytes; another error if it is cut off or damaged."""
+        """Go behind the next value, which is of a schema, and count its items without bytes.
+
+        Raises:
+            ValueError: there are more than MOST of them in all values so far.
+            Exception: the value is cut off or damaged.
+        """
         found, kind = _resolved(schema, self._named)
         if kind == "union":
-            self.skip(found[self._number()])
+            self.skip(found[self._read_number()])
         elif kind in _RECORDS:
             for field in found["fields"]:
                 self.skip(field["type"])
         elif kind in ("array", "map"):
             self._skip_items(found["items"] if kind == "array" else found["values"], kind == "map")
         elif kind in ("bytes", "string"):
-            self._go(self._number())
+            self._skip_bytes(self._read_number())
         elif kind in ("int", "long", "enum"):
-            self._number()
+            self._read_number()
         else:
-            self._go(found["size"] if kind == "fixed" else _SIZES[kind])
+            self._skip_bytes(found["size"] if kind == "fixed" else _SIZES[kind])
 
     def _skip_items(self, item: Any, is_map: bool) -> None:
-        """Go behind the blocks of an array or a map."""
+        """Go behind the blocks of an array or a map, and count its items if they are without bytes. `item`: the schema of the items."""
         is_empty = not is_map and _is_empty(item, self._named, ())
-        while count := self._number():
+        while count := self._read_number():
             if count < 0:
                 count = -count
-                self._number()
+                self._read_number()
             if is_empty:
                 self._empty += count
                 if self._empty > MOST:
@@ -76,17 +81,17 @@ class _Walk:
                 continue
             for _ in range(count):
                 if is_map:
-                    self._go(self._number())
+                    self._skip_bytes(self._read_number())
                 self.skip(item)
 
-    def _go(self, size: int) -> None:
-        """Go a few bytes on. EOFError if the value ends before."""
+    def _skip_bytes(self, size: int) -> None:
+        """Go so many bytes on. EOFError if there are fewer, or if the size is damaged."""
         if not 0 <= size <= len(self._raw) - self._at:
             raise EOFError
         self._at += size
 
-    def _number(self) -> int:
-        """Return the zigzag number here, and go behind it."""
+    def _read_number(self) -> int:
+        """Return the zigzag number that comes next, and go behind it. IndexError if it is cut off."""
         value = shift = 0
         while True:
             byte = self._raw[self._at]
@@ -98,7 +103,7 @@ class _Walk:
 
 
 def _named(schema: Any) -> dict[str, Any]:
-    """Return the schemas that have a name, by their names."""
+    """Return the schemas within a parsed schema that have a name, by their names."""
     found: dict[str, Any] = {}
     for branch in schema if isinstance(schema, list) else [schema]:
         if isinstance(branch, Mapping):
@@ -107,7 +112,7 @@ def _named(schema: Any) -> dict[str, Any]:
 
 
 def _resolved(schema: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return a schema behind its name, and its type."""
+    """Return the schema that a name stands for, or the schema itself if it is none; and its type, "union" for a list."""
     found = named.get(schema, schema) if isinstance(schema, str) else schema
     if isinstance(found, list):
         return found, "union"

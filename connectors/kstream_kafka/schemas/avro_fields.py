@@ -68,7 +68,7 @@ class AvroFields:
         return self._built(self._fields[name], wanted, name)
 
     def _resolved(self, schema: Any) -> Any:
-        """Return a schema behind its name, and behind a union with null."""
+        """Return the schema that a name or a union with null stands for. ValueError for a union of several others."""
         if isinstance(schema, list):
             others = [branch for branch in schema if type_name(branch) != "null"]
             if len(others) > 1:
@@ -95,7 +95,7 @@ class AvroFields:
                     self._refuse_recursion(found.get(part, "null"), inside)
 
     def _natural(self, schema: Any, path: str) -> pa.DataType:
-        """Return the type of a column in which values of a schema lose nothing."""
+        """Return the type of a column in which values of a schema lose nothing. ValueError, which names the field, if there is none."""
         found = self._resolved(schema)
         kind, logical = type_name(found), logical_type(found)
         if logical == "decimal":
@@ -115,7 +115,7 @@ class AvroFields:
         raise ValueError(f"the field {path} is {shown(schema)}, which has no type of a column")
 
     def _built(self, schema: Any, wanted: pa.DataType, path: str) -> pa.DataType:
-        """Return `built_as` of a schema at any depth."""
+        """Return the type of `built_as`, for a schema at any depth. A field that a record lacks counts as null, which fits any type."""
         try:
             found = self._resolved(schema)
         except ValueError as e:
@@ -158,7 +158,7 @@ def logical_type(schema: Any) -> str:
 
 
 def shown(schema: Any) -> str:
-    """Return a schema in a few words."""
+    """Return a schema in a few words, for an error."""
     if isinstance(schema, list):
         return f"a union of {' and '.join(map(shown, schema))}"
     logical = logical_type(schema)

@@ -46,7 +46,7 @@ class AvroRows:
         Raises:
             ValueError: a column has no field, or one that does not have all its values; or a field has no column.
         """
-        self._make = _Fields(schema.parsed()).of_record(columns)
+        self._make = _Fields(schema.parsed()).record_maker(columns)
         self._parsed, self._frame, self._write = schema.parsed_plain(), frame_of(schema_id), fastavro().schemaless_writer
 
     def __call__(self, row: Mapping[str, Any]) -> bytes:
@@ -62,19 +62,20 @@ class AvroRows:
 
 
 class _Fields(AvroFields):
-    """The fields of a schema, as columns become them."""
+    """The fields of a schema, as columns become them: makes the functions (`Make`) that turn a value of a column into one of its field."""
 
-    def of_record(self, columns: pa.StructType) -> Make:
-        """Return what makes a value of the record of a row. ValueError as `AvroRows`."""
-        return self._of_record(self._record, columns, "")
+    def record_maker(self, columns: pa.StructType) -> Make:
+        """Return what turns a row into the record that fastavro writes; None if the row is it already. ValueError as `AvroRows`."""
+        return self._maker_at(self._record, columns, "")
 
-    def _of_record(self, record: Any, columns: pa.StructType, path: str) -> Make:
+    def _maker_at(self, record: Any, columns: pa.StructType, path: str) -> Make:
+        """Return what `record_maker` does for a record at any depth. `path`: the names around its fields, as `order.`, for errors."""
         fields = {field["name"]: field for field in record["fields"]}
         makes: list[tuple[str, Callable[[Any], Any]]] = []
         for column in columns:
             if column.name not in fields:
                 raise ValueError(f"the schema has no field {path}{column.name}")
-            make = self._of_value(fields[column.name]["type"], column.type, f"{path}{column.name}")
+            make = self._value_maker(fields[column.name]["type"], column.type, f"{path}{column.name}")
             if make is not None:
                 makes.append((column.name, make))
         for name, field in fields.items():
@@ -86,13 +87,13 @@ class _Fields(AvroFields):
                 raise ValueError(f"the field {path}{name} has no column, and fastavro cannot write a default of bytes")
         return (lambda row: {**row, **{name: make(row[name]) for name, make in makes}}) if makes else None
 
-    def _of_value(self, schema: Any, kind: pa.DataType, path: str) -> Make:
-        """Return what makes a value of a schema. It refuses null if the schema has none."""
+    def _value_maker(self, schema: Any, kind: pa.DataType, path: str) -> Make:
+        """Return what turns a column's value into that of a field. It raises ValueError for null if the schema has no null."""
         try:
             found = self._resolved(schema)
         except ValueError as e:
             raise ValueError(f"the field {path}: {e}") from None
-        make = self._of_other(found, kind, path)
+        make = self._maker_of_present(found, kind, path)
         if self._may_be_null(schema):
             return None if make is None else or_none(make)
 
@@ -103,17 +104,17 @@ class _Fields(AvroFields):
 
         return not_null
 
-    def _of_other(self, found: Any, kind: pa.DataType, path: str) -> Make:
-        """Return what makes a value that is not null."""
+    def _maker_of_present(self, found: Any, kind: pa.DataType, path: str) -> Make:
+        """Return what turns a column's value, which is not null, into a field's. ValueError if the field does not have all its values."""
         name, logical = type_name(found), logical_type(found)
         if name == "array" and pa.types.is_list(kind):
-            item = self._of_value(found["items"], kind.value_type, path)
+            item = self._value_maker(found["items"], kind.value_type, path)
             return None if item is None else lambda values: [item(value) for value in values]
         if name == "map" and pa.types.is_map(kind) and kind.key_type == pa.string():
-            value_of = self._of_value(found["values"], kind.item_type, path) or (lambda value: value)
+            value_of = self._value_maker(found["values"], kind.item_type, path) or (lambda value: value)
             return lambda pairs: {key: value_of(value) for key, value in pairs}
         if is_record(found) and pa.types.is_struct(kind):
-            return self._of_record(found, kind, f"{path}.")
+            return self._maker_at(found, kind, f"{path}.")
         if logical == "decimal":
             whole = found["precision"] - found.get("scale", 0)
             if pa.types.is_decimal(kind) and kind.scale <= found.get("scale", 0) and kind.precision - kind.scale <= whole:
@@ -125,11 +126,11 @@ class _Fields(AvroFields):
             if pa.types.is_date32(kind):
                 return None
         elif kind in _WIDER.get(name, ()):
-            return _checked(found, name, path)
+            return _checker(found, name, path)
         raise ValueError(f"the field {path} is {shown(found)}, and the column is {kind}")
 
     def _has_bytes(self, schema: Any, default: Any) -> bool:
-        """Return whether a default has bytes. It is JSON, so they are a text there, and fastavro does not take one for bytes."""
+        """Return whether the default of a field has bytes at any depth. In JSON they are a text, which fastavro does not write as bytes."""
         if default is None:
             return False
         if isinstance(schema, list):  # a default is one of the first type of a union
@@ -149,8 +150,8 @@ class _Fields(AvroFields):
         return any(type_name(branch) == "null" for branch in branches)
 
 
-def _checked(found: Any, name: str, path: str) -> Make:
-    """Return what checks a value whose type alone does not say that it fits."""
+def _checker(found: Any, name: str, path: str) -> Make:
+    """Return what checks a value of an enum or a fixed, and gives it back; None for other types, whose values all fit."""
     if name == "enum":
         symbols = frozenset(found["symbols"])
 

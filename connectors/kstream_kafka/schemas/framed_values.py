@@ -42,6 +42,6 @@ class FramedValues:
         """The values that are not framed, without those that are null."""
 
     def by_schema(self) -> Iterator[tuple[int, Rows]]:
-        """Yield each schema id, and the values that name it."""
+        """Yield each schema id with the positions of the values that name it. Values without a frame have none."""
         for schema_id in np.unique(self._ids[self._ids >= 0]).tolist():
             yield schema_id, np.flatnonzero(self._ids == schema_id)

@@ -1,4 +1,4 @@
-"""plain: a Protobuf message as a dict of plain values."""
+"""A Protobuf message as a dict of plain values, and the parts of that, of which columns and messages are made, too."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def is_map(field: Any) -> bool:
 
 
 def getter(field: Any, of_one: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return the function that gets the value of a field: of a list each, of a map a dict, None for one that is not set.
+    """Return the function from a message to the value of a field: a list, a dict for a map, None if its absence can be told.
 
     Args:
         field: the descriptor of the field.
-        of_one: makes a value of one that the message has; None leaves it.
+        of_one: makes what stands for one value: for each item of a list, for each value of a map; None leaves them as they are.
     """
     name, keep = field.name, of_one or (lambda value: value)
     if is_map(field):
@@ -68,7 +68,7 @@ def getter(field: Any, of_one: Callable[[Any], Any] | None) -> Callable[[Any], A
 
 
 def plain_value(field: Any) -> Callable[[Any], Any] | None:
-    """Return the function that makes a plain value of one value of a field; None if it is one already."""
+    """Return the function that makes a plain value, as of `plain`, of one value of a field; None if it is one already."""
     if is_map(field):
         return plain_value(field.message_type.fields_by_name["value"])
     if field.enum_type is not None:

@@ -31,7 +31,7 @@ def times_as_integers(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_rows(column: pa.Array, kind: pa.DataType) -> list[Any]:
-    """Return the values of a column.
+    """Return the values of a column, with times as integers; None for null.
 
     Args:
         column: the column.
@@ -41,5 +41,5 @@ def plain_rows(column: pa.Array, kind: pa.DataType) -> list[Any]:
 
 
 def or_none(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the function that leaves None as it is."""
+    """Return the function that leaves None as it is, and does what `make` does with any other value."""
     return lambda value: None if value is None else make(value)

@@ -29,7 +29,7 @@ _KINDS: tuple[str, ...] = (*_UP_TO_ENUM, "int32", "int64", "int32", "int64")
 
 
 def types_of(field: Any) -> tuple[pa.DataType, ...]:
-    """Return the types that a column of a field without a message may have."""
+    """Return the types that a column of a field may have, the natural one first; empty for a field that is a message."""
     return _SIMPLE.get(_KINDS[field.type], ())
 
 

@@ -54,7 +54,13 @@ class ProtobufRows:
 
 
 def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
-    """Return what puts a row into a message. ValueError as `ProtobufRows`."""
+    """Return what puts a row into a message: all values but nulls. It refuses null in a required field. ValueError as `ProtobufRows`.
+
+    Args:
+        descriptor: that of the message.
+        columns: the struct of the rows.
+        path: the names around its fields, as `order.`, for errors.
+    """
     known = descriptor.fields_by_name
     if unknown := next((column.name for column in columns if column.name not in known), None):
         raise ValueError(f"the message {descriptor.full_name} has no field {path}{unknown}")
@@ -64,7 +70,7 @@ def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
     fills = list[tuple[str, Fill]]()
     for column in columns:
         field, inner = known[column.name], f"{path}{column.name}"
-        fills.append((column.name, _alone(field, _fill_of(field, column.type, inner), inner)))
+        fills.append((column.name, _alone_in_its_oneof(field, _field_filler(field, column.type, inner), inner)))
 
     def fill(message: Any, row: Mapping[str, Any]) -> None:
         for name, put in fills:
@@ -76,8 +82,8 @@ def _filler(descriptor: Any, columns: pa.StructType, path: str) -> Fill:
     return fill
 
 
-def _alone(field: Any, put: Fill, path: str) -> Fill:
-    """Return what refuses a value if another field of its oneof has one, which the value would clear."""
+def _alone_in_its_oneof(field: Any, put: Fill, path: str) -> Fill:
+    """Return what does as `put`, and refuses the value if another field of its oneof has one, which would be cleared."""
     oneof = field.containing_oneof
     if oneof is None or len(oneof.fields) == 1:  # a field that is `optional` in proto3 has a oneof for itself
         return put
@@ -91,54 +97,54 @@ def _alone(field: Any, put: Fill, path: str) -> Fill:
     return fill
 
 
-def _fill_of(field: Any, kind: pa.DataType, path: str) -> Fill:
-    """Return what puts the value of a column, which is not null, into a message."""
+def _field_filler(field: Any, kind: pa.DataType, path: str) -> Fill:
+    """Return what puts the value of a column, which is not null, into a field of a message. ValueError if the types do not fit."""
     name = field.name
     if is_map(field):
         parts = field.message_type.fields_by_name
         if not pa.types.is_map(kind):
             raise misfit(field, kind)
-        key_of, put = _make(parts["key"], kind.key_type), _put_item(parts["value"], kind.item_type, path)
-        return _blamed(path, lambda message, pairs: [put(getattr(message, name), _made(key_of, key), value) for key, value in pairs])
+        key_of, put = _value_maker(parts["key"], kind.key_type), _item_filler(parts["value"], kind.item_type, path)
+        return _blaming(path, lambda message, pairs: [put(getattr(message, name), _made(key_of, key), value) for key, value in pairs])
     if is_repeated(field):
         if not pa.types.is_list(kind):
             raise misfit(field, kind)
         if field.message_type is None:
-            make = _make(field, kind.value_type)
-            return _blamed(path, lambda message, values: getattr(message, name).extend([_made(make, value) for value in values]))
-        fill = _fill_message(field, kind.value_type, path)
-        return _blamed(path, lambda message, values: [fill(getattr(message, name).add(), value) for value in values])
+            make = _value_maker(field, kind.value_type)
+            return _blaming(path, lambda message, values: getattr(message, name).extend([_made(make, value) for value in values]))
+        fill = _message_filler(field, kind.value_type, path)
+        return _blaming(path, lambda message, values: [fill(getattr(message, name).add(), value) for value in values])
     if field.message_type is None:
-        make = _make(field, kind)
-        return _blamed(path, lambda message, value: setattr(message, name, _made(make, value)))
-    fill = _fill_message(field, kind, path)
+        make = _value_maker(field, kind)
+        return _blaming(path, lambda message, value: setattr(message, name, _made(make, value)))
+    fill = _message_filler(field, kind, path)
 
     def put_message(message: Any, value: Any) -> None:
         inner = getattr(message, name)
         inner.SetInParent()
         fill(inner, value)
 
-    return _blamed(path, put_message)
+    return _blaming(path, put_message)
 
 
-def _put_item(field: Any, kind: pa.DataType, path: str) -> Callable[[Any, Any, Any], None]:
-    """Return what puts the value of a key into a map."""
+def _item_filler(field: Any, kind: pa.DataType, path: str) -> Callable[[Any, Any, Any], None]:
+    """Return what puts a key with its value into a map. `field`: that of the map's values."""
     if field.message_type is None:
-        make = _make(field, kind)
+        make = _value_maker(field, kind)
         return lambda entries, key, value: entries.__setitem__(key, _made(make, value))
-    fill = _fill_message(field, kind, path)
+    fill = _message_filler(field, kind, path)
     return lambda entries, key, value: fill(entries[key], value)
 
 
-def _fill_message(field: Any, kind: pa.DataType, path: str) -> Fill:
-    """Return what puts a value into the message of a field."""
+def _message_filler(field: Any, kind: pa.DataType, path: str) -> Fill:
+    """Return what puts a value into the message that a field holds. ValueError if its type does not fit."""
     name = field.message_type.full_name
     if name == TIMESTAMP and kind == pa.timestamp("us", UTC):
         return _fill_timestamp
     if name == DURATION and kind == pa.duration("us"):
         return _fill_duration
     if name in WRAPPERS:
-        make = _make(field.message_type.fields_by_name["value"], kind)
+        make = _value_maker(field.message_type.fields_by_name["value"], kind)
         return lambda message, value: setattr(message, "value", _made(make, value))
     if not pa.types.is_struct(kind):
         raise misfit(field, kind)
@@ -164,8 +170,11 @@ def _fill_duration(message: Any, micros: int) -> None:
     message.seconds, message.nanos = sign * seconds, sign * rest * 1000
 
 
-def _make(field: Any, kind: pa.DataType) -> Make:
-    """Return what makes the value of a field without a message. protobuf refuses numbers that are out of its range."""
+def _value_maker(field: Any, kind: pa.DataType) -> Make:
+    """Return what turns a column's value into that of a field, which is no message. ValueError if the types do not fit.
+
+    Numbers are not checked: protobuf refuses those that are out of range.
+    """
     known = types_of(field)
     if field.enum_type is not None:
         if kind != pa.string():
@@ -185,8 +194,8 @@ def _made(make: Make, value: Any) -> Any:
     return value if make is None else make(value)
 
 
-def _blamed(path: str, put: Callable[[Any, Any], Any]) -> Fill:
-    """Return what puts a value into a message, and blames the field if that cannot be."""
+def _blaming(path: str, put: Callable[[Any, Any], Any]) -> Fill:
+    """Return what does as `put`. Its errors become a _FieldError with the path of the field, which shows nothing of the value."""
 
     def fill(message: Any, value: Any) -> None:
         try:

@@ -102,7 +102,7 @@ def _number(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(number: int) -> bytes:
-    """Return the zigzag bytes of a number that is not negative."""
+    """Return a number that is not negative as zigzag bytes, the inverse of `_number`."""
     rest, out = number << 1, bytearray()
     while rest >= 0x80:
         out.append(rest & 0x7F | 0x80)
@@ -127,7 +127,7 @@ def _message_class(schema: ProtobufSchema, path: MessagePath) -> type[Message]:
 
 @lru_cache(maxsize=1000)
 def _pool(schema: ProtobufSchema) -> tuple[DescriptorPool, Any]:
-    """Return a pool with the file and all that it imports, and the file.
+    """Return a pool of descriptors with the file and all that it imports, and the file. Made once in a process.
 
     Raises:
         ValueError: the text is no file, or an import is missing.
