@@ -35,7 +35,7 @@ def driver_client(options: SourceOptions) -> DriverClient:
 
 
 def patiently(request: Callable[[], Answer], clock: Clock, parent: Callable[[], int] = os.getppid) -> Answer:
-    """Make a request, and make it again while brokers are away. Blocks up to PATIENCE_MS longer than the request.
+    """Make a request, and make it again every PAUSE_MS while brokers are away. Blocks up to PATIENCE_MS longer than the request.
 
     An error that leaves the planner ends the query. So an outage is waited out here. Spark ends the process when the query is stopped. If
     the driver was killed, nobody ends it: then its parent is another process, and the wait is over.
@@ -49,7 +49,7 @@ def patiently(request: Callable[[], Answer], clock: Clock, parent: Callable[[], 
         The result of the request.
 
     Raises:
-        KafkaError: the outage has lasted for PATIENCE_MS, or the error is no outage.
+        KafkaError: the outage has lasted for PATIENCE_MS, the driver was killed meanwhile, or the error is no outage.
     """
     deadline, driver = clock.monotonic_ms() + PATIENCE_MS, parent()
     while True:

@@ -40,7 +40,7 @@ class JsonRows:
 
 
 def _text_of(kind: pa.DataType) -> Text:
-    """Return the function that makes the JSON of a value of a type."""
+    """Return the function that makes the JSON of a value of a type. ValueError if no JSON value has the type."""
     if pa.types.is_struct(kind):
         return _of_struct(kind)
     if pa.types.is_list(kind):
@@ -68,7 +68,7 @@ def _text_of(kind: pa.DataType) -> Text:
 
 
 def _of_struct(kind: pa.StructType) -> Text:
-    """Return the function that makes the JSON of a row."""
+    """Return the function that makes the JSON object of a row, without the fields that are null."""
     fields = [(field.name, f"{_quoted(field.name)}:", _text_of(field.type)) for field in kind]
 
     def text(row: Mapping[str, Any]) -> str:

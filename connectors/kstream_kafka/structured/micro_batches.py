@@ -170,7 +170,7 @@ class MicroBatches:
     # -- inside
 
     def _asked(self, request: Callable[[DriverClient], Answer]) -> Answer:
-        """Make a request with the client, which is created at the first one. Waits for brokers that are away."""
+        """Return the answer to a request that is made with the client, which the first one creates. Waits for brokers, see `patiently`."""
 
         def ask() -> Answer:
             if self._client is None:
@@ -206,7 +206,9 @@ class MicroBatches:
     def _move_to(self, start: Offsets) -> KafkaPlanner:
         """Move the planner to the begin of a batch, and return it.
 
-        A plan that was not used stays open, though it ends where the batch begins: a topic was made anew and has as many records as before.
+        If the newest plan ends there and Spark has asked for it, the planner goes on behind it. If the planner stands elsewhere, a new one
+        takes its place, as after a restart. A plan that was not used stays open, though it ends where the batch begins: a topic was made
+        anew and has as many records as before.
         """
         plan, planner = self._plan, self._planner
         if planner is not None and plan is not None and plan.until_offsets == start:
@@ -229,7 +231,7 @@ class MicroBatches:
         )
 
     def _planned(self, planner: KafkaPlanner) -> KafkaPlan:
-        """Return the plan of the next batch."""
+        """Plan the next batch, and note the ends of the logs. Return the plan."""
         self._batches += 1
         plan = planner.plan(Time(self._batches), ())
         self.log_ends = planner.log_ends(Time(self._batches))
@@ -250,6 +252,8 @@ class MicroBatches:
 
     def _held(self, start: Offsets, only_latest: bool) -> set[Partition]:
         """Return the partitions of which this batch reads nothing, because it is the first, and stores where the query begins.
+
+        It returns them once: of every later batch, and of the first one of a query whose start is given in offsets, no partition is held.
 
         Args:
             start: where the batch begins.

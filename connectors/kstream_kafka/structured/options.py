@@ -431,7 +431,7 @@ def kafka_params(texts: Mapping[str, str], refused: Mapping[str, tuple[str, str]
 
 
 def _first(names: Iterable[str], values: Mapping[str, Any]) -> Bound | None:
-    """Return the bound of the first of these options that is given; None if none is."""
+    """Return the bound that the first of these options says that is given; None if none is given."""
     return next((Bound(name, values[name]) for name in names if name in values), None)
 
 

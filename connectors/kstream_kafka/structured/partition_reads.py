@@ -58,7 +58,7 @@ def input_partitions(plan: KafkaPlan, options: SourceOptions) -> list[KafkaInput
 
 
 def log_losses(report: ReportData) -> None:
-    """Log a warning for each loss that a task has found. A task of a Python data source has no other way to tell it."""
+    """Log a warning for each loss in the report of this task's read. A task of a Python data source has no other way to tell it."""
     log_lost(lost_ranges(report.get("lost", {})))
 
 

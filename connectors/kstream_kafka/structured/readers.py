@@ -92,7 +92,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batches.prepare_available_now()
 
     def partitions(self, start: TopicOffsets, end: TopicOffsets) -> Sequence[KafkaInputPartition]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return what the tasks of a batch read. Equal offsets tell where the query is, at a restart. May block on the brokers."""
+        """Return what the tasks of a batch read. May block on the brokers. Raises as `MicroBatches.plan`.
+
+        At a restart Spark asks with equal offsets. They only tell where the query is, and no task reads anything.
+        """
         begin, until = _offsets(start), _offsets(end)
         if begin == until:
             self._batches.seen(until)
@@ -111,7 +114,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: the offsets of a query are in its checkpoint."""
 
     def stop(self) -> None:
-        """Close the client."""
+        """Close the clients of the planner."""
         self._batches.close()
 
 

@@ -63,7 +63,7 @@ class RecordLengths:
         return self._mean
 
     def _look(self, splits: list[RangeSplit]) -> list[Any]:
-        """Return the messages of some splits."""
+        """Return all messages of some splits, read by the planner's own consumer. Blocks. KafkaError, also after TIMEOUT_MS in silence."""
         if self._consumer is None:
             self._consumer = self._make_consumer(small(self._params.executor()))
         try:

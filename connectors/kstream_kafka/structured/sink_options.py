@@ -220,7 +220,7 @@ def _format_options(texts: Mapping[str, str], format: str | None, topic: str | N
 
 
 def check_appends(overwrite: bool) -> None:
-    """Raise SourceOptionError if a batch is to replace what is there."""
+    """Raise SourceOptionError if a batch query has the save mode "overwrite", by which Spark would replace what is there."""
     if overwrite:
         raise SourceOptionError("mode", "is 'overwrite', and records in Kafka stay", "Give 'append'.")
 
@@ -251,7 +251,7 @@ def _text(text: str) -> str:
 
 
 def _one_of(*known: str) -> Kind:
-    """Return the kind of values of which there are few."""
+    """Return the kind of an option that has one of these values, in any case."""
 
     def parse(text: str) -> str:
         if text.lower() not in known:

@@ -68,7 +68,7 @@ class SpooledPartition(WriterCommitMessage):
         import pyarrow as pa
 
         for name in self.files:
-            with pa.ipc.open_stream(_file_of(place, name)) as reader:
+            with pa.ipc.open_stream(_bytes_of_file(place, name)) as reader:
                 yield from reader
         if self.data:
             with pa.ipc.open_stream(self.data) as reader:
@@ -108,10 +108,10 @@ def spooled(
                 spool.num_records += batch.num_rows
                 spool.num_bytes += batch.get_total_buffer_size()
             if part.size > (message_bytes if place is None else file_bytes):
-                files.append(_moved(part, place, f"{name}-{len(files)}", message_bytes))
+                files.append(_write_file(part, place, f"{name}-{len(files)}", message_bytes))
                 part = _Part()
         if part.size > message_bytes:
-            files.append(_moved(part, place, f"{name}-{len(files)}", message_bytes))
+            files.append(_write_file(part, place, f"{name}-{len(files)}", message_bytes))
             part = _Part()
     except BaseException:
         if place is not None:
@@ -202,7 +202,7 @@ def remove_spools(place: StorePlace, spools: Iterable[SpooledPartition], until: 
 
 
 def _batch_of(name: str) -> int:
-    """Return the batch of a file without its folder; a large number for a file of another program."""
+    """Return the batch that a file's name begins with. For a file of another program a large number, so that it is never removed."""
     number = name.partition("-")[0]
     return int(number) if number.isdecimal() else 1 << 63
 
@@ -216,8 +216,8 @@ def _remove(place: StorePlace, names: Iterable[str]) -> None:
             logger.warning("a spool was not removed: %s", e)
 
 
-def _moved(part: _Part, place: StorePlace | None, name: str, most_bytes: int) -> str:
-    """Write a part to a file. Return its name. Errors as `spooled`."""
+def _write_file(part: _Part, place: StorePlace | None, name: str, most_bytes: int) -> str:
+    """Write a part to a file of the place, and return its name. Errors as `spooled`, such as that there is no place."""
     if place is None:
         raise KafkaError(
             f"a partition of a batch has more than {most_bytes} bytes, and there is no place for its spool. Set the option "
@@ -227,7 +227,7 @@ def _moved(part: _Part, place: StorePlace | None, name: str, most_bytes: int) ->
     return name
 
 
-def _file_of(place: StorePlace | None, name: str) -> bytes:
+def _bytes_of_file(place: StorePlace | None, name: str) -> bytes:
     """Return the bytes of a file. Errors as `SpooledPartition.read`."""
     assert place is not None
     try:

@@ -44,7 +44,9 @@ class TriggerLimits(AdmissionControl):
     def admit(
         self, time: Time, current: Mapping[Partition, int], ends: Mapping[Partition, int], open_batches: Collection[Time]
     ) -> dict[Partition, int]:
-        """Return where a batch ends.
+        """Return where a batch ends: at the ends of the logs, or earlier by the options of the query.
+
+        It ends where it begins while it waits for `minOffsetsPerTrigger`. Blocks if there is a limit of bytes.
 
         Args:
             time: the batch; not used.
@@ -72,7 +74,11 @@ class TriggerLimits(AdmissionControl):
         return by_bytes if most is None else min(most, by_bytes)
 
     def _waits(self, new: int) -> bool:
-        """Return whether the batch waits for more records than these. If not, the time of the wait for the next one begins."""
+        """Return whether the batch waits for more records than these. If not, the time of the wait of the next batch begins.
+
+        Args:
+            new: how many offsets the batch would have now.
+        """
         least, now = self._options.min_offsets, self._clock.monotonic_ms()
         if least is None:
             return False

@@ -79,10 +79,10 @@ class ValueEncoding:
         return found
 
     def prepared(self, register: Callable[[str, str], int]) -> Encode:
-        """Return what encodes a row.
+        """Return what encodes a row, after a check that the columns fit the schema. Driver and tasks call it; may block on the registry.
 
         Args:
-            register: returns the id of a schema of a subject.
+            register: returns the id that a schema, given as text, has under a subject. The driver's check gives any number.
 
         Raises:
             SourceOptionError: the columns do not fit the schema, or the registry has no such schema.
@@ -158,6 +158,7 @@ class FrameEncoder:
             yield row
 
     def _encoded(self, values: Iterable[Any]) -> list[bytes | None]:
+        """Return the bytes of values, None for null, and count them. RowEncodingError, which has the row's number, if one has none."""
         encode, found = self._encode, list[bytes | None]()
         for value in values:
             self._rows += 1
@@ -186,7 +187,7 @@ def plain_cell(value: Any, kind: DataType) -> Any:
 
 
 def _task() -> int:
-    """Return the number of the partition of the frame that this task has; 0 outside of a task."""
+    """Return the number of the frame's partition that this task writes; 0 outside of a task."""
     from pyspark import TaskContext
 
     task = TaskContext.get()

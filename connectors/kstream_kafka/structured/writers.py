@@ -40,7 +40,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class _Writer:
-    """What both writers do. Pickled into the tasks."""
+    """What the writers of streaming and of batch queries do alike. Pickled into the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Check the frame. Sends no request.
@@ -102,6 +102,7 @@ class _Writer:
             logger.info("batch %d of query %s is in Kafka already, and was not written again", batch, query)
 
     def _encoded(self, batches: Iterable[Any]) -> Iterator[Encoded]:
+        """Return the records that rows become, of record batches as `kept` gives them. Lazy."""
         return encoded(batches, self._options.topic, self._options.params.max_record_bytes)
 
 
