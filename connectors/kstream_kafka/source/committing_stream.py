@@ -125,13 +125,17 @@ class CommittingInputDStream(DirectInputDStream[KafkaPlan]):
         self._committer.planned(time, plan.ranges)
 
     def outcome_of(self, time: Time) -> InputOutcome | None:
-        """Return the `outcome` of a batch, and note that its jobs have succeeded; None if its plan is not kept. Any thread."""
+        """Return the `outcome` of a batch whose jobs have succeeded, noted for the commits; None without a kept plan. Any thread."""
         found = super().outcome_of(time)
         self._committer.succeeded(time)
         return found
 
     def batches_ended(self, unfinished: Collection[Time]) -> None:
-        """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread."""
+        """Send the commits that have become due by the end of a batch. Does not wait for the answers. Called by the generator's thread.
+
+        Args:
+            unfinished: the batches that still have no completion. All others have ended.
+        """
         if self._client is not None:
             self._committer.ended(unfinished)
             self._committer.send(self._client)

@@ -161,15 +161,15 @@ class DirectKafkaInputDStream(CommittingInputDStream):
     # -- losses and record errors
 
     def _note_findings(self, time: Time, lost: Sequence[LostRange], errors: KindCounts) -> None:
-        """Let the next plan check the topic ids after a recreated topic, and log the record errors."""
+        """Act on what tasks have reported: let the next plan check the topic ids after a recreated topic, and log the record errors."""
         if any(entry.cause == "recreation" for entry in lost):
             self.planner.recheck_topic_ids()
         self._record_error_log.note(time, errors, self.record_errors)
 
     def task_properties(self, time: Time, plan: KafkaPlan) -> Mapping[str, str]:
-        """Return the dead letters that earlier outputs have stored, for the tasks of the next one. Any thread.
+        """Return Spark's local property by which the tasks of the next output learn which dead letters are stored already. Any thread.
 
-        Those of older batches are among them: the tasks of a window read these.
+        It has those of earlier outputs, also of older batches, which the tasks of a window read. Without letters there is none.
         """
         if self._read_reports is None or self.record_errors.dead_letter_topic is None:
             return {}
@@ -182,7 +182,7 @@ class DirectKafkaInputDStream(CommittingInputDStream):
         return f"kstream.stored.letters.{self.id}"
 
     def check_records(self, time: Time, plan: KafkaPlan) -> None:
-        """Check the record errors that the tasks of a batch have reported. Called after each job, in its thread. Sends no request.
+        """Check the record errors that the tasks of a batch have reported, under an errors policy. Called after each job, in its thread.
 
         Raises:
             TooManyRecordErrorsError: more records failed than the errors policy allows.

@@ -33,6 +33,7 @@ class EarlierLetters:
     """Looks once for the dead letters of earlier drivers. Any thread."""
 
     def __init__(self, make_client: Callable[[], DriverClient], make_consumer: Callable[[], RangeConsumer]) -> None:
+        """Note how the clients are made, which `find` closes. Sends no request."""
         self._make_client = make_client
         self._make_consumer = make_consumer
         self._lock = threading.Lock()

@@ -141,7 +141,7 @@ class OffsetCommitter:
             self._succeeded.add(time)
 
     def ended(self, unfinished: Collection[Time]) -> None:
-        """Note that batches have ended: all except the unfinished ones."""
+        """Note that batches have ended: all except the unfinished ones. Those of them that have succeeded are completed."""
         with self._answered:
             completed = {time for time in self._succeeded if time not in unfinished}
             self._succeeded -= completed
@@ -187,7 +187,7 @@ class OffsetCommitter:
             self._answered.wait_for(lambda: not any(commits.is_under_way for commits in self._groups.values()), seconds)
 
     def _done(self, commits: GroupCommits, offsets: dict[Partition, int], callback: CommitCallback | None, error: Exception | None) -> None:
-        """Note the response to a commit, log what is new, and call the callback. Mostly called by a thread of the client."""
+        """Note the response to a commit of these offsets, log what is new, and call the callback. Mostly in a thread of the client."""
         with self._answered:
             is_new = commits.take_answer(offsets, error)
             self._answered.notify_all()
@@ -257,14 +257,17 @@ class GroupCommits:
         return due
 
     def _published(self, completed: Mapping[Partition, int], now_ms: int) -> dict[Partition, int]:
-        """Return the completed offsets that are not committed yet; all of them after RENEWAL_MS."""
+        """Return the completed offsets that are not committed yet; all of them at first, and again every RENEWAL_MS."""
         if self._renewed_ms is None or now_ms - self._renewed_ms >= RENEWAL_MS:
             self._renewed_ms = now_ms
             self._committed.clear()
         return {p: at for p, at in completed.items() if self._committed.get(p) != at}
 
     def _asked_for(self, floor: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the highest offset of each partition that the user wants, that passes no floor and is above the last committed one."""
+        """Return, and note as asked no longer, the offsets that the user wants and that pass no floor: the highest of each partition.
+
+        An offset that is not above the last committed one is left out.
+        """
         due: dict[Partition, int] = {}
         for p, wanted in self._wanted.items():
             allowed = {at for at in wanted if at <= floor.get(p, at)}

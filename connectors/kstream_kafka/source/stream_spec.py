@@ -86,7 +86,7 @@ class StreamSpec:
         check_apart(self.on_record_error.dead_letter_topic, self.topics)
 
     def admission(self, settings: Settings) -> AdmissionSettings:
-        """Return the limits of a batch. Those of the user's PerPartitionConfig win over the settings.
+        """Return the limits of a batch. The rates of the user's PerPartitionConfig win over those of the settings.
 
         A bounded run has an end, and nobody waits for its single batches: nothing but a rate or a number of bytes limits it.
         """
@@ -223,7 +223,7 @@ def _decoder_kind(decoder: Callable[[Any], Any] | None) -> str:
 
 
 def _decoder(kind: str, given: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-    """Return the decoder of a stored name. `given` is the user's stored function, if there is one."""
+    """Return the decoder of a name of `_decoder_kind`. `given` is the user's stored function, if there is one."""
     return {"raw": None, "utf8": utf8_decoder}.get(kind, given)
 
 
