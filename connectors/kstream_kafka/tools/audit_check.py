@@ -76,6 +76,7 @@ def batches_of(entries: Sequence[AuditEntry]) -> tuple[list[AuditEntry], list[Au
 
 
 def _kept(entry: AuditEntry) -> AuditFinding:
+    """Return the finding about a batch of which partitions stand as an earlier try has written them."""
     words = f"partitions {list(entry.kept)} stand as an earlier try has written them, though their records may have moved"
     return AuditFinding(AuditVerdict.NOT_PROVABLE, f"batch {entry.moment}: {words}")
 
@@ -87,6 +88,7 @@ def missed(batches: Sequence[AuditEntry], given_up: Iterable[GivenUp]) -> list[G
 
 
 def given_up_finding(batch: GivenUp) -> AuditFinding:
+    """Return the finding about a batch that no driver runs any more, after `--forget-batch`."""
     words = f"batch {batch.time_ms} ms was given up: {count(batch.num_records, 'record')} of it are written, and nobody writes the others"
     return AuditFinding(AuditVerdict.NOT_PROVABLE, words)
 
@@ -163,7 +165,7 @@ class TopicCheck:
         return {partition: (ends[0], ends[-1]) for partition, ends in enumerate(self._ends) if ends[-1] > ends[0]}
 
     def add(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """Add a record that is in the ranges."""
+        """Add a record of `ranges` to the sum of its batch, which its offset tells."""
         self._sums[bisect_right(self._ends[partition], offset)].add((self._topic, key, value, (), None, None))
 
     def findings(self) -> list[AuditFinding]:
@@ -173,15 +175,18 @@ class TopicCheck:
         return [self._finding(entry, digest) for entry, digest in both if digest != self._told(entry)]
 
     def _finding(self, entry: AuditEntry, there: Digest) -> AuditFinding:
+        """Return the finding about a batch whose records in the topic, summed up in `there`, are not those of its entry."""
         if self._is_shared and there.records > self._told(entry).records:
             words = f"topic {self._topic}, batch {entry.moment}: another output writes to the topic, too"
             return AuditFinding(AuditVerdict.NOT_PROVABLE, words)
         return _differs(self._compared(entry, there))
 
     def _told(self, entry: AuditEntry) -> Digest:
+        """Return the digest that the entry of a batch has for this topic; an empty one if it has none."""
         return entry.digests.get(self._topic, Digest())
 
     def _compared(self, entry: AuditEntry, there: Digest) -> str:
+        """Return in words how the records in the topic differ from those of the entry: more, fewer, or others."""
         told, batch = self._told(entry), f"topic {self._topic}, batch {entry.moment}"
         if there.records > told.records:
             more = there.records - told.records

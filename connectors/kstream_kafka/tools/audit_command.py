@@ -133,6 +133,7 @@ def audit_of_output(
 
 
 def _lines(report: AuditReport) -> list[str]:
+    """Return the report as lines for people. The last one is the verdict."""
     lines = [printable(f"{report.name}: {report.span}")]
     lines += [f"  {printable(fact)}" for fact in report.facts]
     lines += [f"  {printable(finding.words)}" for finding in report.findings[:MOST]]
@@ -144,6 +145,7 @@ def _lines(report: AuditReport) -> list[str]:
 
 
 def _data(report: AuditReport) -> dict[str, Any]:
+    """Return the report as `--json` prints it."""
     return {
         "job": report.job,
         "output": report.output,

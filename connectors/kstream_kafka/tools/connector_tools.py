@@ -52,6 +52,7 @@ class KafkaTools(ConnectorTools):
         return stored_ranges(data.get("ranges")) if kind_of(data) == KAFKA else None
 
     def waiting(self, data: Mapping[str, Any]) -> Collection[Partition]:
+        """Return the partitions of plan data that wait, because their given start is past the end of their log. Pure."""
         return {(str(topic), int(partition)) for topic, partition in data.get("ahead", ())}
 
     def read_parameters(self, bootstrap: str | None, params: Sequence[str], file: str | None) -> dict[str, Any]:
@@ -114,6 +115,7 @@ class KafkaTools(ConnectorTools):
         return rewound_offsets(data, then, topics)
 
     def empty_plan_at(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plan data that reads nothing and ends at the offsets where `data` ends. Pure."""
         from kstream_kafka.tools.offset_reset import empty_plan_at
 
         return empty_plan_at(data)

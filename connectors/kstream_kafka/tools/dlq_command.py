@@ -124,6 +124,7 @@ def _opened(
 
 
 def _error_lines(dead: DeadLetter, with_stacktrace: bool) -> list[str]:
+    """Return the lines about the origin and the error of a letter, and an empty one at the end."""
     batch = "" if dead.batch_ms is None else f", batch {dead.batch_ms} ms"
     lines = [f"  origin  {printable(dead.topic)}-{dead.partition}@{dead.offset}{batch}"]
     lines.append(f"  error   {printable(dead.exception)} in {printable(dead.operator)}: {printable(dead.message)}")
@@ -133,6 +134,7 @@ def _error_lines(dead: DeadLetter, with_stacktrace: bool) -> list[str]:
 
 
 def _error_data(dead: DeadLetter) -> dict[str, Any]:
+    """Return the origin and the error of a letter as JSON has them."""
     return {
         "topic": dead.topic,
         "partition": dead.partition,

@@ -57,7 +57,7 @@ def examine(connection: Mapping[str, Any], data: Mapping[str, Any]) -> list[Find
 
 
 def judge_ids(planned: Mapping[str, str], found: Mapping[str, str]) -> Finding:
-    """Compare the topic ids of the plans with those of the brokers. Pure."""
+    """Compare the topic ids of the plans with those of the brokers. A topic that the brokers give no id of passes. Pure."""
     other = [
         f"{topic} (its id was {planned[topic]}, is {found[topic]})"
         for topic in sorted(planned)
@@ -69,7 +69,10 @@ def judge_ids(planned: Mapping[str, str], found: Mapping[str, str]) -> Finding:
 
 
 def judge_offsets(plan: KafkaPlan, begins: Mapping[Partition, LogEnd], ends: Mapping[Partition, LogEnd]) -> Finding:
-    """Compare the next offsets of a stream with its logs. Pure."""
+    """Compare the next offsets of a stream with its logs: failed if a log begins after one, or ends before it. Pure.
+
+    A partition of `plan.ahead` may have a shorter log.
+    """
     gone, short = list[str](), list[str]()
     for r in sorted(plan.ranges, key=lambda r: (r.topic, r.partition)):
         at = r.topic, r.partition
@@ -114,7 +117,12 @@ def _fetched(params: KafkaParams, ends: Mapping[Partition, LogEnd]) -> Finding:
 
 
 def _unanswered(consumer: KafkaRangeConsumer, topics: set[str]) -> set[str]:
-    """Wait for an answer of each topic. Return those without. Raises NotAuthorizedError, and KafkaError for refused clients."""
+    """Wait for a record or an end of each topic, up to FETCH_S. Return the topics without one, of which none is left if all is well.
+
+    Raises:
+        NotAuthorizedError: this client may not read a topic.
+        KafkaError: the brokers refuse this client.
+    """
     deadline = time.monotonic() + FETCH_S
     while topics and time.monotonic() < deadline:
         for message in consumer.consume(100, 0.2):
@@ -125,7 +133,7 @@ def _unanswered(consumer: KafkaRangeConsumer, topics: set[str]) -> set[str]:
 
 
 def _group(client: DriverClient, group: str, partitions: Collection[Partition]) -> Finding:
-    """Ask for the offsets of the group. Only commits and a start at `committed` need its permission."""
+    """Ask for the offsets of the group. A warning if they cannot be read: only commits and starts at `committed` need them."""
     try:
         client.committed(group, partitions)
     except KStreamError as e:

@@ -142,6 +142,7 @@ class LineProduction:
                 return
 
     def _send(self, number: int, line: bytes) -> None:
+        """Send a line, whose answer is counted when it comes. A line of the wrong form is refused at once, and nothing is sent."""
         answers = self.answers
 
         def stored(partition: int, offset: int) -> None:
@@ -214,7 +215,10 @@ def trouble_sentence(answers: Answers, is_cut_short: bool = False) -> str:
 
 
 def _runs(refused: dict[int, str]) -> list[str]:
-    """Return the refused lines with their reasons; lines that follow each other with the same reason are one entry. Few entries."""
+    """Return the refused lines with their reasons. Lines that follow each other with the same reason are one text, `lines 3 to 5: …`.
+
+    After MOST_REFUSED texts one more says in how many places the others are.
+    """
     runs: list[str] = []
     rows = sorted(refused.items())
     for reason, group in groupby(enumerate(rows), key=lambda row: (row[1][0] - row[0], row[1][1])):

@@ -76,7 +76,7 @@ class LogTail:
             yield self._take(self._reader.poll(CHUNK, SLICE_S))
 
     def _is_over(self) -> bool:
-        """Return whether every partition has reached its end. KafkaError if that is no longer to be expected."""
+        """Return whether every partition has reached its end; never without ends. KafkaError if no answer has come for WAIT_S seconds."""
         if self._ends is None:
             return False
         left = self._unfinished(self._reader.positions)
@@ -87,7 +87,7 @@ class LogTail:
         return not left
 
     def _take(self, polled: PolledRecords) -> list[LogRecord]:
-        """Return the records of a poll up to the ends. Partitions that are out of range go on inside of their logs."""
+        """Return the records of a poll up to the ends. Partitions that are out of range go on inside of their logs. May block for these."""
         if polled.out_of_range:
             self._assign({**self._reader.positions, **dict(map(self._moved_into_log, polled.out_of_range))})
         records = map(as_log_record, polled.messages)

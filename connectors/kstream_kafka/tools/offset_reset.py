@@ -60,7 +60,7 @@ def reset_offsets(
         ids = client.topic_ids(wanted)
         recreated = _recreated(plan, ids)
         movable = _movable_partitions(plan, client.partitions(Topics(tuple(sorted(wanted)))), wanted, recreated)
-        positions = _checked(each, movable, recreated) if each else dict.fromkeys(movable, everywhere)
+        positions = _checked_positions(each, movable, recreated) if each else dict.fromkeys(movable, everywhere)
         begin, end = client.earliest(positions), client.latest(positions)
         offsets = OffsetResolver("error", params.group, lambda: round(time.time() * 1000)).resolve(client, positions)
     finally:
@@ -155,10 +155,10 @@ def _positions_by_partition(to: Mapping[str, Any]) -> dict[Partition, Position]:
         raise KafkaConfigError(TO, "is no object of topics, partitions and positions", 'Write {"topic": {"0": 5, "1": "latest"}}.') from e
 
 
-def _checked(
+def _checked_positions(
     each: Mapping[Partition, Position], movable: Collection[Partition], recreated: Collection[str]
 ) -> dict[Partition, Position | None]:
-    """Return the positions by partition.
+    """Return the positions that the user gave by partition, as the resolver takes them.
 
     Raises:
         KafkaConfigError: they name a partition that the stream does not read, or leave out a partition of a recreated topic.

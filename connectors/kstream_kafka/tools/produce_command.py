@@ -87,6 +87,7 @@ def _separator(text: str | None) -> bytes | None:
 
 
 def _header(text: str) -> tuple[str, bytes]:
+    """Return name and value of a header, as `--header` has it."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.BadParameter("give NAME=VALUE", param_hint="--header")
@@ -168,7 +169,7 @@ class _Interrupt:
             yield line
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Note the signal. Called in the main thread, between two steps of the program."""
+        """Note the signal. KeyboardInterrupt if it is the second one, or if a line is awaited. Called in the main thread, at any moment."""
         again, self.signal = self.signal is not None, number
         if again or self._reading:
             raise KeyboardInterrupt

@@ -100,7 +100,7 @@ def read_standing(store: FileStore) -> QueryStanding:
 
 
 def _offsets(text: str | None) -> Offsets | None:
-    """Return the offsets of a text; None if it is none of Kafka. An object without topics is one: a pattern has found none yet."""
+    """Return the offsets in a text of the checkpoint; None for no text, or another's offsets. `{}` is of a pattern without topics."""
     try:
         return None if text is None else by_partition(json.loads(text))
     except ValueError:
@@ -127,7 +127,7 @@ def move_of(source: SourceStanding, to: str, starts: Positions | None) -> Move:
     if to == KSTREAM:
         if source.initial is None:
             return Move(name, f"source {name} has no start of Spark's own source: it goes on with the options that it has")
-        return Move(name, _of_kstream(source), _starting_offsets(source.initial, source.end or {}))
+        return Move(name, _begun_by_spark(source), _starting_offsets(source.initial, source.end or {}))
     if source.initial is not None:
         return Move(name, f"source {name} has its start in {SOURCES}/{name}/0: nothing must be changed")
     if source.end is None:
@@ -135,7 +135,7 @@ def move_of(source: SourceStanding, to: str, starts: Positions | None) -> Move:
     return _to_kafka(name, source.end, starts)
 
 
-def _of_kstream(source: SourceStanding) -> str:
+def _begun_by_spark(source: SourceStanding) -> str:
     """Return the sentence about a source of Spark that has committed no batch."""
     return (
         f"source {source.name} has committed no batch, and began at offsets that kstream cannot see. Start it once with the option below, "
@@ -144,7 +144,10 @@ def _of_kstream(source: SourceStanding) -> str:
 
 
 def _starting_offsets(initial: Offsets, end: Offsets) -> str:
-    """Return the option by which a first batch begins where it began. A partition that came later begins at its first record."""
+    """Return the value of `startingOffsets` by which a first batch begins where it began: at `initial`.
+
+    A partition of its end that was not there then begins at its first record.
+    """
     return text_of({**dict.fromkeys(end, EARLIEST), **initial})
 
 
@@ -152,7 +155,10 @@ def _to_kafka(name: str, end: Offsets, starts: Positions | None) -> Move:
     """Return what Spark's source needs to run a first batch of kstream again, which ends at `end`.
 
     It looks its start up anew by the options. That is the same start, unless it is `latest`. Then the start is the end of the first batch,
-    and stored as Spark's source stores it.
+    and the move has a file that stores it as Spark's source does.
+
+    Raises:
+        ConfigurationError: `starts` is None; or partitions began at `latest` and others at `earliest`, which is stored nowhere.
     """
     remedy = "let kstream commit its first batch (trigger availableNow) and move then"
     if starts is None:

@@ -99,6 +99,7 @@ def _read(
 
 
 def as_log_record(message: Any) -> LogRecord:
+    """Return a message of confluent_kafka as a LogRecord, in bytes. A name of a header that is not UTF-8 is no error."""
     kind, at_ms = message.timestamp()
     word = TIMESTAMP_TYPES.get(kind, "")
     place = message.topic(), message.partition(), message.offset()

@@ -171,11 +171,13 @@ def accept_command(output: str | None, job: str | None, prefix: str, time_ms: in
 
 
 def _found(reading: SinkReading, job: str | None, output: str | None) -> KnownOutput | QueryReceipt:
+    """Return the one output that the options mean; of a query its receipt. Blocks on the brokers. Errors as `outputs` and `chosen`."""
     outputs = reading.outputs()
     return outputs[chosen(outputs, job, output)]
 
 
 def _row(output: KnownOutput) -> dict[str, Any]:
+    """Return an output with its newest batch, as JSON has it, and as the table of `ls` shows it."""
     newest = output.newest
     return {
         "output": output.name,

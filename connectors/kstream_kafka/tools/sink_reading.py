@@ -117,7 +117,9 @@ class SinkReading:
         return [batch for _, batch in sorted(found.given_up.items())] if isinstance(found, KnownOutput) else []
 
     def check(self, topic: str, batches: Sequence[AuditEntry], is_shared: bool) -> tuple[TopicCheck, list[AuditFinding]]:
-        """Read an output topic, and compare it with the entries of its batches. Return the check and its findings.
+        """Read an output topic, and compare it with the entries of its batches. Return the check and its findings. Blocks on the brokers.
+
+        If records of the batches are gone, the topic is not read, and the finding says why nothing can be proved.
 
         `is_shared`: whether another output has written to it, too.
         """
@@ -137,7 +139,7 @@ class SinkReading:
         return check, check.findings()
 
     def _why_not(self, client: KafkaDriverClient, topic: str, ranges: Mapping[int, tuple[int, int]]) -> str | None:
-        """Return why the topic proves nothing, a clause; None if it proves something."""
+        """Return why the records of these ranges are not all there any more, as the end of the sentence `topic …`; None if they are."""
         try:
             there = client.partitions(Topics((topic,)))
         except UnknownTopicError:
@@ -158,6 +160,13 @@ class SinkReading:
         return None
 
     def _note(self, output: KnownOutput, kind: str, rest: Sequence[Any], message: Any) -> None:
+        """Put a record of the topic of receipts into what is known of its output. A key of an unknown form is ignored.
+
+        Args:
+            output: the output that the key names.
+            kind, rest: the first part of the key, and the parts behind the output's name.
+            message: the record.
+        """
         value, place = message.value(), where(message)
         match kind, rest:
             case "fence", [int(), str()]:

@@ -55,7 +55,7 @@ def migrate_command(checkpoint: str, to: str, source: str | None, starting_offse
 
 
 def sentences(standing: QueryStanding, moves: Sequence[Move], to: str) -> list[str]:
-    """Return what is so, and what to do. Pure."""
+    """Return the lines that the command prints before it changes anything: where the query is, and what each source needs. Pure."""
     said = [f"batch {standing.committed} is committed" if standing.committed is not None else "no batch is committed"]
     if standing.open is not None:
         said.append(f'batch {standing.open} has begun and is not committed: format("{to}") runs it again with its offsets')

@@ -80,7 +80,7 @@ def tail_command(
             ends = {p: end.offset for p, end in client.latest(partitions).items()} if until_end else None
             begins = OffsetResolver("error", None, _now_ms).resolve(client, dict.fromkeys(partitions, position))
             consumer = KafkaRangeConsumer({**bulk(params.executor()), **PATIENT})
-            tail = LogTail(consumer, begins, ends, _notice)
+            tail = LogTail(consumer, begins, ends, _print_notice)
             _print(tail, Brokers(client, topic), JSON if as_json else form, most, max_bytes)
         finally:
             client.close()
@@ -117,7 +117,7 @@ def _now_ms() -> int:
     return round(time.time() * 1000)
 
 
-def _notice(sentence: str) -> None:
+def _print_notice(sentence: str) -> None:
     """Print a sentence about the reading on standard error, among the records."""
     echo(f"kstream: {sentence}", err=True)
 
@@ -138,7 +138,9 @@ class Brokers:
         self._last_look = time.monotonic()
 
     def look(self, tail: LogTail) -> None:
-        """Look if it is time. Blocks up to `default.api.timeout.ms` then.
+        """Ask the brokers for new partitions if it is time, and say on standard error when they are away and back. Blocks if it asks.
+
+        It is time every LOOK_S seconds, and every TROUBLE_S while the brokers are away or the tail has new trouble.
 
         Args:
             tail: reads new partitions from now on.
@@ -157,13 +159,13 @@ class Brokers:
             if not e.outage:
                 raise
             if not self._away:
-                _notice(f"{e} Waiting for them.")
+                _print_notice(f"{e} Waiting for them.")
             self._away = True
         else:
             if begins:
                 tail.add(begins)
             if self._away:
-                _notice("the brokers answer again")
+                _print_notice("the brokers answer again")
             self._away = False
         self._last_look = time.monotonic()
 
