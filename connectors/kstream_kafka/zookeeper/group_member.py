@@ -179,9 +179,10 @@ class GroupMember:
         return membership
 
     def _rejoin(self, membership: ZooKeeperMembership, error: OwnershipLostError) -> None:
-        """Stop reading, drop or store the remaining records, and leave; the next step joins again. Reports the error.
+        """Stop reading, wait until the block generator has stored or dropped what it has, and leave; the next step joins again.
 
-        Another consumer may read the partitions from now on. Raises IllegalStateError if the receiver stops meanwhile.
+        The membership is over, so another consumer may read its partitions: nothing is acknowledged. The error is reported to the driver.
+        Raises IllegalStateError if the receiver stops meanwhile.
         """
         self._stop_reading()
         self._host.reportError("the Kafka receiver starts again at the offsets in ZooKeeper", error)
@@ -192,7 +193,7 @@ class GroupMember:
     # -- sharing partitions
 
     def _must_share(self, membership: ZooKeeperMembership) -> bool:
-        """Return whether members or claims may have changed, nothing was shared yet, or it is time to retry claims."""
+        """Return whether members or claims may have changed, this membership has shared nothing yet, or it is time to retry claims."""
         now = self._clock.monotonic_ms()
         if membership.take_change() or self._known is None:
             return True
@@ -272,7 +273,7 @@ class GroupMember:
             )
 
     def _assign(self, positions: dict[Partition, int]) -> None:
-        """Read from these positions, if they are others than now."""
+        """Read only these partitions, from these positions, unless the reader has just these already."""
         if positions != self._reader.positions:
             self._reader.assign(positions)
 

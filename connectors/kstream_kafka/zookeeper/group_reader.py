@@ -57,6 +57,7 @@ class GroupReader:
     def __init__(
         self, settings: ReceiverSettings, consumer: Callable[[Settings], RangeConsumer], client: Callable[[], DriverClient]
     ) -> None:
+        """Create a reader of no partition. Sends no request. `consumer` and `client` make the clients, which `close` closes."""
         self._settings = settings
         self._make_consumer = consumer
         self._make_client = client
@@ -138,5 +139,6 @@ class GroupReader:
 
 
 def _places(messages: list[Any]) -> Iterator[tuple[Partition, int]]:
+    """Yield the partition and the offset of each message."""
     for message in messages:
         yield (message.topic(), message.partition()), message.offset()

@@ -75,7 +75,7 @@ class ReceiverSettings:
         return ReceiverSettings(
             quorum=quorum.strip(),
             group=group,
-            topics=_checked(topics),
+            topics=_checked_topics(topics),
             params=KafkaParams.parse(rest),
             session_timeout_ms=number("zookeeper.session.timeout.ms"),
             connection_timeout_ms=number("zookeeper.connection.timeout.ms"),
@@ -116,7 +116,7 @@ def _check_storage(params: Mapping[str, Any]) -> None:
         raise KafkaConfigError("offsets.storage", f"is {params['offsets.storage']!r}", hint)
 
 
-def _checked(topics: Mapping[str, int]) -> dict[str, int]:
+def _checked_topics(topics: Mapping[str, int]) -> dict[str, int]:
     """Return the topics. Raises KafkaConfigError if there are none, or if a number of threads is less than 1."""
     for topic, threads in topics.items():
         if not isinstance(topic, str) or not isinstance(threads, int) or threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -161,7 +161,7 @@ class BlockOffsets:
     # -- for the generator
 
     def onAddData(self, data: Any, metadata: Any) -> None:
-        """Note added records. Called by the thread that adds, which is the member's.
+        """Note the offsets of added records for the block that is open, and count the records as under way. Called by the member's thread.
 
         A block never has records of two memberships, because the member waits between them.
 
@@ -177,7 +177,7 @@ class BlockOffsets:
             self._under_way += len(data)
 
     def onGenerateBlock(self, blockId: str) -> None:
-        """Assign the offsets noted so far to the block. Called under the generator's lock."""
+        """Assign the offsets noted so far to the block that is closed now. Called under the generator's lock."""
         if self._open is not None:
             self._closed[blockId], self._open = self._open, None
 

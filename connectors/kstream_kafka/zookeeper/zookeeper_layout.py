@@ -114,7 +114,13 @@ def owners(members: Mapping[str, TopicCount], partitions: Collection[Partition])
 
 
 def owned_by(consumer: str, topics: TopicCount, owner_of: Mapping[Partition, str]) -> dict[Partition, str]:
-    """Return the partitions of one consumer's threads, with the thread."""
+    """Return the partitions that one consumer's threads own, each with its thread.
+
+    Args:
+        consumer: the id of the consumer.
+        topics: its topics and threads.
+        owner_of: the result of `owners`.
+    """
     own = {thread for threads in topics.values() for thread in thread_ids(consumer, threads)}
     return {partition: thread for partition, thread in owner_of.items() if thread in own}
 

@@ -176,14 +176,14 @@ class ZooKeeperMembership:
         logger.info("consumer %s joined %s", self.consumer, self._settings.as_text())
 
     def _make_parents(self) -> None:
-        """Create the parent nodes of the group that do not exist."""
+        """Create the nodes that others of the group are put under, as far as they do not exist. Blocks."""
         paths = [self._nodes.ids]
         paths += [path for topic in self._settings.topics for path in (self._nodes.owners(topic), self._nodes.offsets(topic))]
         for path in paths:
             self._ask(lambda path=path: self._client.ensure_path_async(path))
 
     def _create_own(self, content: bytes) -> None:
-        """Create the ephemeral node of this consumer."""
+        """Register this consumer: create its ephemeral node, which ends with the session. Blocks."""
         from kazoo.exceptions import NodeExistsError
 
         try:
@@ -209,7 +209,7 @@ class ZooKeeperMembership:
             logger.warning("%s: the ZooKeeper session could not be closed, it ends by its timeout: %s", self.consumer, e)
 
     def _lose(self, reason: str) -> OwnershipLostError:
-        """Note that the membership is over. Return the error for the caller to raise."""
+        """Note that the membership is over, for this reason unless it has been over before. Return the error for the caller to raise."""
         with self._changed:
             self._lost = self._lost or reason
             self._changed.notify_all()
@@ -265,7 +265,10 @@ class ZooKeeperMembership:
     # -- writing
 
     def claim(self, wanted: Mapping[Partition, str]) -> dict[Partition, str]:
-        """Claim each partition for a thread. Watches for the release of the partitions that others hold. Blocks.
+        """Claim each partition for a thread of this consumer. Watches for the release of the partitions that others hold. Blocks.
+
+        Args:
+            wanted: partition → the thread that is to own it.
 
         Returns:
             The partitions that others hold, each with its holder; an empty text for an unknown holder.
