@@ -70,6 +70,8 @@ def error_headers(failure: RecordFailure, origin: Origin) -> list[tuple[str, byt
 def letter_headers(own: Headers | None, errors: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes | None]]:
     """Return the headers of a dead letter: those of its record, as many as MOST_HEADERS allows, and those of its error after them.
 
+    If it lacks headers of its record, HEADERS is the last one and says why.
+
     Args:
         own: the headers of the record; None if the client cannot read them.
         errors: the headers that describe the failure.
@@ -122,6 +124,8 @@ class DeadLetter:
 
 def dead_letter_of(headers: Headers | None) -> DeadLetter | None:
     """Return the dead letter that a record is, by its headers; None if it is none: there is no header TOPIC.
+
+    Of a record that has been a dead letter twice, the last error counts. The headers of the first one are among the record's own.
 
     Args:
         headers: all headers of the record; None for none.

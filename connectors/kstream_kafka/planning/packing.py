@@ -69,8 +69,9 @@ def pack(splits: Sequence[RangeSplit], packing: Packing) -> tuple[TaskSplits, ..
     """Distribute whole ranges over tasks.
 
     Without limits, task i reads range i, empty ranges included. With `max_records_per_task` alone, the parts of a range have consecutive
-    tasks, and a shorter range has its own task. With `max_tasks`, there are at most so many tasks, and none is empty. If there are no
-    records, there is no task. With both limits, ranges are split first, and a task may hold more than one part.
+    tasks, and a shorter range has its own task. With `max_tasks`, there are at most so many tasks, and none is empty. Their splits are in
+    the order of topic, partition and offset. If there are no records, there is no task. With both limits, ranges are split first. Parts
+    that meet again in a task are one split.
 
     Args:
         splits: the whole ranges.

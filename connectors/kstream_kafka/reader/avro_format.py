@@ -85,7 +85,13 @@ class _RecordReader:
     """Reads the values of one writer's schema as rows of the asked-for fields. One thread."""
 
     def __init__(self, written: AvroSchema, own: AvroSchema, fields: pa.Schema) -> None:
-        """Prepare the columns. ValueError if the values of the schema do not fit the fields."""
+        """Prepare the columns. ValueError if the values do not fit the fields.
+
+        Args:
+            written: the schema of the writer.
+            own: the reader's schema, to which values are brought; the same as `written` if the query names none.
+            fields: the asked-for fields.
+        """
         known = AvroFields(own.parsed())
         self._built_as = pa.struct([(f.name, known.built_as(f.name, f.type) if f.name in known else f.type) for f in fields])
         self._fields = fields

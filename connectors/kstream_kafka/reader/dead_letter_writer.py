@@ -110,7 +110,8 @@ class KafkaDeadLetterWriter:
     def flush(self) -> None:
         """Send the held letters, and block until all are stored. DeadLetterNotStoredError if one of them is not.
 
-        The timestamp of a letter is that of now, so that retention does not remove it early.
+        After the first failure no further one is sent, and `on_failure` is called. The timestamp of a letter is that of now, so that
+        retention does not remove it early.
         """
         for key, value, headers in self._letters():
             if self._failures:  # with brokers that are away each further one would wait, too

@@ -348,7 +348,7 @@ _KNOWN: dict[str, Decoder | None] = {
 
 
 def decoder_of(given: Mapping[str, Any], key: str, chosen: Decoder | None) -> Decoder | None:
-    """Return the decoder of a deserialiser parameter.
+    """Return the decoder of a deserialiser parameter; `chosen` if the parameter is not given.
 
     Args:
         given: the user's parameters.

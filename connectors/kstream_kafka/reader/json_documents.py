@@ -39,7 +39,7 @@ class JsonDocuments:
         """Decode values, none of which is null.
 
         Returns:
-            A row for each value, null for one that does not fit; and these, with their positions and reasons.
+            A row for each value, null for one that does not fit; and the position of each of these in `values`, with the reason.
         """
         reasons: dict[int, str] = {}
         found: list[Any] = []
@@ -53,7 +53,7 @@ class JsonDocuments:
         return rows, sorted(reasons.items())
 
     def _typed(self, found: list[Any], reasons: dict[int, str]) -> pa.StructArray:
-        """Return the rows of converted documents. A string that is no date is found here, and its document is null."""
+        """Return the rows of converted documents. A string that is no date is found here: its row is null, and `reasons` gets it."""
         try:
             return typed(pa.array(found, self._read), self._struct)
         except pa.ArrowInvalid:

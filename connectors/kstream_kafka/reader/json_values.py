@@ -129,7 +129,7 @@ class JsonFormat:
         return struct_of(columns, self._fields, pa.array(np.zeros(len(values), bool)))
 
     def _misfits_as_before(self, values: pa.BinaryArray) -> Mask:
-        """Return which values have what the last misfits had, and forget that if none has."""
+        """Return which values have the field that the last misfits had, with a value of that kind. If none has, that is forgotten."""
         if self._last_misfit is None:
             return np.zeros(len(values), bool)
         misfits = _with_field(values, self._last_misfit)
@@ -138,7 +138,10 @@ class JsonFormat:
         return misfits
 
     def _blamed(self, error: Exception, values: pa.BinaryArray) -> Mask:
-        """Return which of these values may have made Arrow's reader raise an error: at least one."""
+        """Return which of these values may have made Arrow's reader raise an error: at least one, and all if the error does not tell.
+
+        If the error names a field, that is noted for the next chunk, see `_misfits_as_before`.
+        """
         blamed = np.zeros(len(values), bool)
         if (row := _row_of(error)) is not None:
             _blame(blamed, row)

@@ -410,7 +410,7 @@ class RangeReadState:
     # -- messages
 
     def _take(self, messages: list[Any]) -> list[Any]:
-        """Return the records of the range among the messages, and move the position past them. Handles error events."""
+        """Return the records of the range among the messages, and move the position past them. Handles error events, and checks epochs."""
         if any(map(type(messages[0]).error, messages)):  # calling the class's function is 5 times as fast as methodcaller
             messages = self._without_events(messages)
             if not messages:

@@ -79,7 +79,7 @@ class TypedColumns:
         return batch.filter(pa.array(fits))
 
     def _of_values(self, found: DecodedValues) -> dict[str, pa.Array]:
-        """Return the columns that the values make."""
+        """Return the columns that the decoded values make, by name: `value` as a struct, or each field."""
         if self.is_struct:
             return {VALUE: found.rows}
         return dict(zip(self.values.fields.names, found.rows.flatten(), strict=True))

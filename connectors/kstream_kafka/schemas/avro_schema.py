@@ -62,7 +62,9 @@ class AvroSchema:
 
     @staticmethod
     def registered(registry: SchemaRegistry, schema_id: int, is_given: bool = False) -> AvroSchema:
-        """Return a schema of the registry. May block on it. `is_given` is as for the registry.
+        """Return a schema of the registry. May block on it.
+
+        `is_given`: whether a user has given the id. One of a record may be damaged: see `SchemaRegistry.schema`.
 
         Raises:
             UnknownSchemaError: the registry does not know it.

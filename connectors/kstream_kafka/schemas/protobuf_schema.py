@@ -50,7 +50,9 @@ class ProtobufSchema:
 
     @staticmethod
     def registered(registry: SchemaRegistry, schema_id: int, is_given: bool = False) -> ProtobufSchema:
-        """Return a file of the registry. May block on it. `is_given` is as for the registry.
+        """Return a file of the registry. May block on it.
+
+        `is_given`: whether a user has given the id. One of a record may be damaged: see `SchemaRegistry.schema`.
 
         Raises:
             UnknownSchemaError: the registry does not know it.
@@ -112,7 +114,7 @@ def _varint(number: int) -> bytes:
 
 @lru_cache(maxsize=1000)
 def _message_class(schema: ProtobufSchema, path: MessagePath) -> type[Message]:
-    """Return the class of a message, made once in a process."""
+    """Return the class of the message at a path, made once in a process. Errors as `ProtobufSchema.message_class`."""
     from google.protobuf.message_factory import GetMessageClass
 
     pool, file = _pool(schema)

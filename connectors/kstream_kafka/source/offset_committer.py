@@ -120,6 +120,8 @@ class OffsetCommitter:
     def planned(self, time: Time, ranges: Sequence[OffsetRange]) -> None:
         """Note that a batch of these ranges will run. Until the batch has ended, no commit passes its first offsets.
 
+        A partition that begins before its last planned end was cut or made anew: what was asked and committed for it is forgotten.
+
         Args:
             time: the batch time, later than those of earlier calls.
             ranges: the planned ranges.

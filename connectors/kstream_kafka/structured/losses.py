@@ -32,7 +32,9 @@ class QueryLosses:
         self._clock = clock
 
     def note(self, start: Mapping[Partition, int], end: Mapping[Partition, int], lost: Sequence[LostRange]) -> None:
-        """Write the losses of a batch into the ledger. The same batch has one entry, however often it is planned. Blocks on the place.
+        """Write the losses of a batch, if there are any and there is a ledger, into the ledger. Blocks on the place.
+
+        The same batch has one entry, however often it is planned.
 
         Args:
             start, end: the offsets of the batch in the checkpoint, which name it.

@@ -117,6 +117,8 @@ class MicroBatches:
     def latest(self, start: Offsets | None, is_once: bool = False) -> Offsets:
         """Plan the next batch, and return where it ends: `start` if there is nothing to read, or it is not yet time.
 
+        The first batch of a query may end at `start`, too, without a question to the brokers: it only stores where the query begins.
+
         Args:
             start: where the batch begins. None before Spark 4.2: where the last one ended, or where the query begins.
             is_once: whether the query has one batch only. Then no limit counts.

@@ -189,7 +189,7 @@ class SinkOptions:
 
 
 def _format_options(texts: Mapping[str, str], format: str | None, topic: str | None) -> dict[str, str]:
-    """Return the options of the format of the values. Sends no request.
+    """Return the options of the format of the values, SUBJECT by its default if it is needed; empty without a registry. Sends no request.
 
     Raises:
         SourceOptionError: an option is missing, or does not go with another one.

@@ -112,6 +112,8 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     def commit(self, messages: Messages, batchId: int) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write a batch in one transaction, unless Kafka has it. Blocks on the brokers; an outage is waited out.
 
+        Under at-least-once it does nothing: the tasks have written.
+
         Args:
             messages: those of all tasks.
             batchId: the id of the batch. The same batch has the same one after a restart.
@@ -142,6 +144,8 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Write the frame in one transaction. Blocks on the brokers; with a name an outage is waited out.
+
+        Under at-least-once it does nothing: the tasks have written.
 
         Raises:
             SourceOptionError: the frame has a name, and belongs to no batch of a query.

@@ -94,7 +94,10 @@ def given_up_finding(batch: GivenUp) -> AuditFinding:
 
 
 def with_given_up(batches: Sequence[AuditEntry], given_up: Iterable[GivenUp]) -> list[AuditEntry]:
-    """Return the entries, each with what is written of the batches that were given up before it: it is between the same ends."""
+    """Return the entries, each with the records added to its digests that batches given up before it have written.
+
+    A batch that was given up has no entry. What it has written to a topic is before the end that the next entry has there.
+    """
     found = list(batches)
     for gone in given_up:
         for topic, digest in gone.digests.items():

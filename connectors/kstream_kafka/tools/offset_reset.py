@@ -94,8 +94,8 @@ def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Co
 
 
 def _driver_client(params: KafkaParams) -> DriverClient:
-    """Return the client of drivers. Loads librdkafka."""
-    from kstream_kafka.client.driver_client import KafkaDriverClient  # loads librdkafka
+    """Create the client of drivers. Loads librdkafka, so it is imported late."""
+    from kstream_kafka.client.driver_client import KafkaDriverClient
 
     return KafkaDriverClient(params)
 

@@ -80,14 +80,14 @@ def produce_command(
 
 
 def _separator(text: str | None) -> bytes | None:
-    r"""Return the bytes of a key separator; `\t` is a tab."""
+    r"""Return the bytes of a key separator, in which `\t` is a tab; None for None. BadParameter for an empty text."""
     if text == "":
         raise click.BadParameter("it is empty", param_hint="--key-separator")
     return None if text is None else text.replace("\\t", "\t").encode()
 
 
 def _header(text: str) -> tuple[str, bytes]:
-    """Return name and value of a header, as `--header` has it."""
+    """Return name and value of a header, of the text NAME=VALUE. BadParameter for another text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.BadParameter("give NAME=VALUE", param_hint="--header")

@@ -67,7 +67,7 @@ def read_records(
 def _read(
     consumer: KafkaRangeConsumer, wanted: PlannedRange, log: tuple[int, int], split: RangeSplit | None, topic_ids: Mapping[str, str]
 ) -> Iterator[LogRecord | UnreadableRange]:
-    """Yield the records of one range, which may lie partly outside of its log.
+    """Yield the records of one range, and an UnreadableRange for each part of it that the log does not have, or has no more. Blocks.
 
     Args:
         consumer: reads the range.

@@ -102,7 +102,10 @@ class GroupMember:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop reading. Blocks until all records are stored and acknowledged, as far as possible, and the group is left. Any thread."""
+        """Stop reading. Blocks until all records are stored and acknowledged, as far as possible, and the group is left. Any thread.
+
+        From now on a wait for ZooKeeper lasts STOP_PATIENCE_S at most.
+        """
         self._over.set()
         membership = self._membership
         if membership is not None:
@@ -244,7 +247,10 @@ class GroupMember:
         self._start_reading(membership, set(wanted) - set(others))
 
     def _start_reading(self, membership: ZooKeeperMembership, new: set[Partition]) -> None:
-        """Read newly claimed partitions from the group's offsets; from those of `auto.offset.reset` where the group has none."""
+        """Read newly claimed partitions from the group's offsets; from those of `auto.offset.reset` where the group has none. Blocks.
+
+        The acknowledgement learns of the latter, and may write them at once.
+        """
         self._held |= new
         if not new:
             return
@@ -286,7 +292,10 @@ class GroupMember:
     # -- reading
 
     def _read(self, membership: ZooKeeperMembership) -> None:
-        """Read a chunk of records unless some wait, and hand on those that are permitted. Pauses without partitions."""
+        """Read a chunk of records unless some wait, and hand on those that are permitted. Pauses without partitions.
+
+        When no record waits any more, partitions whose position was outside of the log go on by `auto.offset.reset`.
+        """
         if not self._held:
             self._clock.wait(PAUSE_MS, self._over)
             return

@@ -53,7 +53,9 @@ class ReceiverSettings:
 
     @staticmethod
     def parse(quorum: str, group: str, topics: Mapping[str, int], given: Mapping[str, Any] | None) -> ReceiverSettings:
-        """Check the arguments of `createStream`. Sends no request.
+        """Check the arguments of `createStream`, and return the settings. Sends no request.
+
+        A parameter that is not given has the default of _NUMBERS. One that means nothing here is ignored.
 
         Raises:
             KafkaConfigError: an argument or parameter cannot work.
