@@ -64,7 +64,8 @@ class AvroFormat:
     def _reader(self, schema_id: int) -> _RecordReader | str:
         """Return the reader of a writer's schema, or the reason for which none of its values fits. May block on the registry.
 
-        Both are kept for the next chunks, except for a schema that the registry does not know.
+        Both are kept for the next chunks, except for a schema that the registry does not know. SourceOptionError if the registry has no
+        reader's schema of the id that the options name.
         """
         found = self._readers.get(schema_id)
         if found is not None:

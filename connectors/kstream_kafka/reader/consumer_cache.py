@@ -115,6 +115,7 @@ class ConsumerCache:
             consumer.close()
 
     def _drop(self, key: tuple[Any, ...], entry: _Entry) -> None:
+        """Close a cached consumer, and keep it no longer. Another one that has its key by now stays."""
         if self._entries.get(key) is entry:
             del self._entries[key]
         entry.consumer.close()

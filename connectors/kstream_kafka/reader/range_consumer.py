@@ -195,13 +195,14 @@ class KafkaRangeConsumer:
     def _learn_leaders(self, topic: str) -> None:
         """Request the metadata of a topic, so that the client knows its leaders. It takes about 10 ms and blocks up to LEADERS_S.
 
-        By itself, the client looks for the leaders of a new topic only once a second. NotAuthorizedError if it may not see the topic.
+        By itself, the client looks for the leaders of a new topic only once a second. No answer is no error: the client asks again when it
+        fetches. NotAuthorizedError if it may not see the topic.
         """
         self._known_topics.add(topic)
         try:
             known = self._consumer.list_topics(topic, timeout=LEADERS_S).topics.get(topic)
         except KafkaException as e:
-            logger.debug("topic %s: no metadata yet: %s", topic, e)  # the client asks again, up to the poll timeout
+            logger.debug("topic %s: no metadata yet: %s", topic, e)
             return
         if known is not None and known.error is not None and known.error.code() == ClientError.TOPIC_AUTHORIZATION_FAILED:
             raise map_error(known.error, self._bootstrap, "DESCRIBE", topic, "")

@@ -42,7 +42,7 @@ class ReportToDriver:
 
 
 def lend_in_task(settings: Settings) -> AbstractContextManager[RangeConsumer]:
-    """Lend a consumer of this worker process to the running Spark task, for the length of a `with` block."""
+    """Lend a consumer of this worker process to the running Spark task, for a `with` block; a new one if the task is a repeated one."""
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context else -1
     # Python cannot see the attempt number of a stage. In a repeated stage a task keeps its consumer and only assigns it again.

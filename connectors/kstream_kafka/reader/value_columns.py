@@ -136,7 +136,12 @@ def arrow_fields(fields: Sequence[StructField], refuse: Refuse) -> pa.Schema:
 
 
 def parsed_schema(call: str, schema: Any) -> StructType:
-    """Return a schema that a user gives. `call`: the name of the public function. TypeError if it is neither a StructType nor a text."""
+    """Return a schema that a user gives: a StructType, or its DDL, which needs a SparkContext. `call`: the name of the public function.
+
+    Raises:
+        TypeError: it is neither.
+        ParseException: Spark cannot parse the DDL.
+    """
     if isinstance(schema, str):
         schema = _parse_datatype_string(schema)
     if not isinstance(schema, StructType):

@@ -71,7 +71,7 @@ class AvroDeserializer(RegistryCodec):
         return value
 
     def _read_of(self, schema_id: int) -> Read:
-        """Return the function that reads the values of a writer's schema. May block on the registry."""
+        """Return the function that reads the values of a writer's schema. May block on the registry. Errors as `__call__`."""
         if isinstance(self._schema, int) and self._own is None:
             try:
                 self._own = AvroSchema.registered(self._registry, self._schema, is_given=True)

@@ -61,7 +61,7 @@ class ProtobufDeserializer(RegistryCodec):
             raise ValueError(f"the value is none of the Protobuf schema {schema_id}: {type(e).__name__}: {e}") from e
 
     def _read_of(self, schema_id: int, path: MessagePath) -> Callable[[bytes], Any]:
-        """Return the function from the payloads of the message at a path to dicts. May block on the registry."""
+        """Return the function from the payloads of the message at a path to dicts. May block on the registry. Errors as `__call__`."""
         read = ProtobufSchema.registered(self._registry, schema_id).message_class(path).FromString
         return lambda payload: plain(read(payload))
 

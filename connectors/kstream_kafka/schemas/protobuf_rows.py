@@ -98,7 +98,10 @@ def _alone_in_its_oneof(field: Any, put: Fill, path: str) -> Fill:
 
 
 def _field_filler(field: Any, kind: pa.DataType, path: str) -> Fill:
-    """Return what puts the value of a column, which is not null, into a field of a message. ValueError if the types do not fit."""
+    """Return what puts the value of a column, which is not null, into a field of a message. ValueError if the types do not fit.
+
+    A value that does not fit raises a _FieldError with `path`, the names of the field and of those around it.
+    """
     name = field.name
     if is_map(field):
         parts = field.message_type.fields_by_name

@@ -73,7 +73,7 @@ class EarlierLetters:
             return found
 
     def _letters_since(self, topic: str, since_ms: int) -> Iterator[DeadLetter]:
-        """Yield the dead letters that a topic has now, from a time on."""
+        """Yield the dead letters that a topic has now, from a time on. Lost ones are passed over. Blocks on the brokers."""
         client = self._make_client()
         try:
             partitions = client.partitions(Topics((topic,)))

@@ -82,7 +82,9 @@ class _Writer:
         return self._encoded(batch for spool in spools for batch in spool.read(self._options.place))
 
     def _write_once(self, spools: Sequence[SpooledPartition], query: str, batch: int) -> None:
-        """Write the spools of a batch in one transaction with a receipt, unless Kafka has it. Blocks on the brokers.
+        """Write the spools of a batch in one transaction with a receipt. Blocks on the brokers; an outage is waited out.
+
+        If Kafka has the batch already, nothing is written, and the log says so.
 
         Args:
             spools: those of all tasks.

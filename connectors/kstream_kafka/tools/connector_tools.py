@@ -103,13 +103,13 @@ class KafkaTools(ConnectorTools):
         return KafkaPlan.without_epochs([OffsetRange(*p, at, at) for p, at in sorted(offsets.items())]).encode()
 
     def reset(self, connection: Mapping[str, Any], data: Mapping[str, Any], to: Any, topics: Collection[str]) -> ResetResult:
-        """Move a stream to other offsets; see `reset_offsets` for arguments and errors. Asks the brokers. Blocks."""
+        """Return the plan data by which a stream goes on at other offsets; see `reset_offsets`. Stores nothing. Blocks on brokers."""
         from kstream_kafka.tools.offset_reset import reset_offsets
 
         return reset_offsets(connection, data, to, topics)
 
     def rewind(self, data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str]) -> ResetResult:
-        """Move a stream back to the beginning of the earlier plan `then`; see `rewound_offsets`. Asks no broker."""
+        """Return the plan data by which a stream goes back to the beginning of the plan `then`; see `rewound_offsets`. Asks no broker."""
         from kstream_kafka.tools.offset_reset import rewound_offsets
 
         return rewound_offsets(data, then, topics)

@@ -35,7 +35,7 @@ def reset_offsets(
     topics: Collection[str] = (),
     make_client: Callable[[KafkaParams], DriverClient] | None = None,
 ) -> ResetResult:
-    """Move a stream to other offsets. Asks the brokers. Blocks.
+    """Return the plan data by which a stream goes on at other offsets, which the caller stores. Asks the brokers. Blocks.
 
     Of a recreated topic all partitions that exist now move, also those that the stream did not read.
 
@@ -71,7 +71,9 @@ def reset_offsets(
 
 
 def rewound_offsets(data: Mapping[str, Any], then: Mapping[str, Any], topics: Collection[str] = ()) -> ResetResult:
-    """Move a stream back to the beginning of an earlier plan. Pure.
+    """Return the plan data by which a stream goes back to the beginning of an earlier plan. Pure.
+
+    Partitions of that plan that the stream reads no more stay away.
 
     Args:
         data: the newest plan of the stream.

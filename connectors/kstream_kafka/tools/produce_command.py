@@ -95,7 +95,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 
 def _prepare(params: KafkaParams, topic: str, form: LineForm, partitions: int | None) -> dict[str, int]:
-    """Look for the topic, or create it, and wait until its leaders answer. Blocks.
+    """Look for the topic, or create it, and wait until its leaders answer. Says on standard error what is new or unlike. Blocks.
 
     Args:
         params: the Kafka parameters.

@@ -181,7 +181,7 @@ class SinkReading:
                 pass
 
     def _messages(self, topic: str) -> list[Any]:
-        """Return the committed records of a topic. ConfigurationError if it does not exist."""
+        """Return the committed records that a topic has now. Blocks. ConfigurationError if it does not exist."""
         with closing(KafkaDriverClient(self.params)) as client:
             try:
                 begins = client.earliest(client.partitions(Topics((topic,))))

@@ -383,7 +383,10 @@ class ZooKeeperMembership:
                 raise self._lose("its ZooKeeper session has ended") from e
 
     def _await_connection(self) -> None:
-        """Block until there is a connection. Raises OwnershipLostError if the membership is over, or a stop has limited the wait."""
+        """Block until there is a connection. OwnershipLostError if the membership is over, or when the time of `limit_waits` is.
+
+        In the second case the membership is over from then on.
+        """
         with self._changed:
             while not self._connected and not self._lost:
                 left = None if self._wait_until_s is None else self._wait_until_s - time.monotonic()
