@@ -328,7 +328,10 @@ class PartitionOffsets:
         self._must_check_ids = True
 
     def _ask_for_missing(self, client: DriverClient) -> None:
-        """Ask for the topics of missing partitions by name, if it is time. Deleted partitions leave. Blocks if it asks."""
+        """Ask for the topics of missing partitions by name, if it is time. Blocks if it asks.
+
+        Deleted partitions leave. If one is there again, the topic ids are checked next.
+        """
         deleted, is_any_back = self._missing.ask(client, self.topic_ids)
         if is_any_back:
             self._must_check_ids = True

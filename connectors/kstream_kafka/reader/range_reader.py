@@ -522,7 +522,10 @@ class RangeReadState:
         self._record_or_raise(error)
 
     def _lost(self, error: RangeLostError) -> None:
-        """Raise the loss, or record it and let the read continue at `error.resume_at`, by a new assignment."""
+        """Raise the loss, or record it and let the read continue at `error.resume_at`, by a new assignment.
+
+        If the topic turns out to be recreated, the read is over, and its loss is recorded already.
+        """
         if self._record_or_raise(error):
             self.position = min(error.resume_at, self.wanted.untilOffset)
             self.start_epoch = None

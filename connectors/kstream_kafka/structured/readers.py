@@ -77,7 +77,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return by_topic(self._batches.latest(None if start is None else _offsets(start), is_once))
 
     def getDefaultReadLimit(self) -> Any:
-        """Return a limit that is none, so that ReadAllAvailable means a query of one batch. The limits of the options are applied here."""
+        """Return a limit for `latestOffset` that it ignores: the limits of the options are applied by MicroBatches. Spark 4.2 asks for it.
+
+        Without it Spark would give ReadAllAvailable for every batch, and not only to a query of one batch.
+        """
         from pyspark.sql.streaming.datasource import ReadMaxRows  # Spark 4.2
 
         return ReadMaxRows(self._options.max_offsets or NO_LIMIT)
