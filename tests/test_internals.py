@@ -63,7 +63,10 @@ def test_the_map_draws_the_layers_of_pyproject() -> None:
     assert [line[60:] for line in drawn if line[60:]] == layers(1)
 
 
-ROOMS = "batch checkpoint context direct dstream files http loop metrics monitoring offsets rdd receiver rpc scheduler spark storage ui wal"
+ROOMS = (
+    "batch checkpoint context continuous direct dstream files http loop metrics monitoring offsets rdd receiver rpc scheduler spark "
+    "storage ui wal"
+)
 ROOMS_WITH_A_MAP = [
     *(f"kstream/{room}" for room in ROOMS.split()),
     *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "planning", "schemas", "source", "structured", "zookeeper")),

@@ -23,6 +23,8 @@ The records under a checkpoint's path:
     connections                       parameters of the inputs, without secrets, for commands (see input_records.py)
     status/<epoch>                    how that driver is, renewed by it (see driver_status.py)
     stop/<epoch>                      asks that driver to stop (see stop_request.py)
+    assignments/<generation>          which task of a continuous stream reads which partitions (see kstream.continuous)
+    positions/<epoch>                 how far that driver's continuous tasks had come, for people (see kstream.continuous)
     graph                             only under recovery=graph: the operators and the user's functions (see stored_graph.py)
 """
 
@@ -55,6 +57,8 @@ KEPT_OFFSETS = "kept-offsets"
 STATUS = "status"
 STOP = "stop"
 INTERVAL_CHANGES = "interval-changes"
+ASSIGNMENTS = "assignments"
+POSITIONS = "positions"
 
 _STATE = re.compile(r"(\d{15})-(\d{6,})-(.+)-(\d{5,})-([0-9a-f]+)")
 _IN_STATE = re.compile(rf"{STATE}/[\w~%-][\w~%.-]*", re.ASCII)
@@ -131,6 +135,16 @@ def settled(after: Time, until: Time, epoch: int) -> str:
 def of_epoch(folder: str, epoch: int) -> str:
     """Return the name of the record of the driver of `epoch` in a folder of which each driver has one record."""
     return f"{folder}/{epoch:06d}"
+
+
+def assignment(generation: int) -> str:
+    """Return the name of an assignment of continuous processing."""
+    return f"{ASSIGNMENTS}/{generation:010d}"
+
+
+def newest_generation(listed: Iterable[str]) -> int | None:
+    """Return the highest generation in the folder of assignments; None if there is none. `listed`: the names in the folder."""
+    return max((int(name) for name in listed if name.isdecimal()), default=None)
 
 
 def epochs_of(listed: Iterable[str]) -> list[int]:

@@ -18,7 +18,7 @@ from kstream.loop import THREADS
 from kstream.offsets.offset_range import Partition
 from kstream.receiver import Receiver
 from kstream_kafka.errors import OwnershipLostError
-from kstream_kafka.zookeeper.group_reader import Chunk, GroupReader, Record
+from kstream_kafka.zookeeper.group_reader import GroupChunk, GroupReader, Record
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, BlockOffsets, ReadProgress
 from kstream_kafka.zookeeper.zookeeper_layout import Offsets, owned_by, owners
@@ -84,7 +84,7 @@ class GroupMember:
         self._reader: GroupReader = parts.reader(settings)
         self._blocks = BlockOffsets(self._store, self._acknowledgement, self._on_not_stored, self._report)
         self._generator: Any = host.createBlockGenerator(self._blocks)
-        self._waiting = WaitingRecords(Chunk())
+        self._waiting = WaitingRecords(GroupChunk())
         self._out_of_range: list[Partition] = []
         """What the last read has found, to be handled when none of its records waits any more."""
         self._held: set[Partition] = set()
@@ -405,7 +405,7 @@ class WaitingRecords:
     a record each, so that a full partition does not keep back the others. The records of a partition keep their order.
     """
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: GroupChunk) -> None:
         self._chunk = chunk
         self._left: deque[tuple[Record, Partition, int]] | None = None
         """Each record with its partition and offset, in the order of the turns; None as long as none was taken."""
@@ -423,7 +423,7 @@ class WaitingRecords:
             The records, and the next offset of each partition that has some among them.
         """
         if self._left is None and count == len(self):
-            chunk, self._chunk = self._chunk, Chunk()
+            chunk, self._chunk = self._chunk, GroupChunk()
             return chunk.records, chunk.offsets
         left = self._in_turn()
         taken = [left.popleft() for _ in range(count)]
@@ -437,7 +437,7 @@ class WaitingRecords:
     def _in_turn(self) -> deque[tuple[Record, Partition, int]]:
         """Return what waits, in the order of the turns."""
         if self._left is None:
-            chunk, self._chunk = self._chunk, Chunk()
+            chunk, self._chunk = self._chunk, GroupChunk()
             lines = dict[Partition, deque[tuple[Record, Partition, int]]]()
             for record, (partition, offset) in zip(chunk.records, chunk.places(), strict=True):
                 lines.setdefault(partition, deque()).append((record, partition, offset))

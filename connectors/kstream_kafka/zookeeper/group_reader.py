@@ -32,7 +32,7 @@ _raw = key_values(None, None)
 
 
 @dataclass(slots=True)
-class Chunk:
+class GroupChunk:
     """The result of one read."""
 
     records: list[Record] = field(default_factory=list[Record])
@@ -122,14 +122,14 @@ class GroupReader:
         if positions or self._made_reader is not None:
             self._reader.assign(positions)
 
-    def read(self, most: int) -> Chunk:
+    def read(self, most: int) -> GroupChunk:
         """Read up to `most` records, and move the positions past them. Blocks for WAIT_S at most.
 
         Raises:
             KafkaError: a partition cannot be read any more, and a retry cannot help.
         """
         polled = self._reader.poll(most, WAIT_S)
-        return Chunk(_raw(polled.messages), polled.next_offsets, polled.out_of_range, partial(_places, polled.messages))
+        return GroupChunk(_raw(polled.messages), polled.next_offsets, polled.out_of_range, partial(_places, polled.messages))
 
     def close(self) -> None:
         if self._made_consumer is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstream_kafka.errors import OwnershipLostError
 from kstream_kafka.zookeeper.group_member import GroupMember, ReceiverParts
-from kstream_kafka.zookeeper.group_reader import Chunk
+from kstream_kafka.zookeeper.group_reader import GroupChunk
 from kstream_kafka.zookeeper.receiver_settings import ReceiverSettings
 from kstream_kafka.zookeeper.stored_offsets import Acknowledgement, AfterStoring
 from kstream_kafka.zookeeper.zookeeper_layout import Offsets
@@ -128,10 +128,10 @@ class FakeReader:
     def assign(self, positions: Offsets) -> None:
         self.positions = dict(positions)
 
-    def read(self, most: int) -> Chunk:
+    def read(self, most: int) -> GroupChunk:
         self.reads += 1
         places: list[tuple[Partition, int]] = []
-        chunk = Chunk(places=lambda: places)
+        chunk = GroupChunk(places=lambda: places)
         for where, at in sorted(self.positions.items()):
             first, end = self.logs[where]
             if not first <= at <= end:

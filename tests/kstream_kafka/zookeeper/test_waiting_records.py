@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kstream_kafka.zookeeper.group_member import WaitingRecords
-from kstream_kafka.zookeeper.group_reader import Chunk
+from kstream_kafka.zookeeper.group_reader import GroupChunk
 
 A, B = ("t", 0), ("t", 1)
 
 
 def waiting(*places: tuple[Any, int]) -> WaitingRecords:
     offsets = {partition: at + 1 for partition, at in places}
-    return WaitingRecords(Chunk([(None, f"{p[1]}:{at}".encode()) for p, at in places], offsets, places=lambda: places))
+    return WaitingRecords(GroupChunk([(None, f"{p[1]}:{at}".encode()) for p, at in places], offsets, places=lambda: places))
 
 
 def taken(records: WaitingRecords, count: int) -> tuple[list[str], Any]:
@@ -21,7 +21,7 @@ def taken(records: WaitingRecords, count: int) -> tuple[list[str], Any]:
 
 
 def test_all_at_once_are_the_chunk_itself_and_no_offset_of_a_record_is_asked_for() -> None:
-    chunk = Chunk([(None, b"x")], {A: 1}, places=lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    chunk = GroupChunk([(None, b"x")], {A: 1}, places=lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     records = WaitingRecords(chunk)
     assert records.take(1) == (chunk.records, chunk.offsets) and len(records) == 0
 
