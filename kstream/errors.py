@@ -28,6 +28,7 @@
     │   └── RpcUnreachableError       the other process did not answer
     ├── NotEnoughCoresError           the cluster has not given the cores that receivers need
     ├── ReceiverNotStartedError       a receiver has ended by an error again and again, and has never started
+    ├── EpochTaskFailedError          the function of a continuous stream fails at one record again and again
     ├── NotSerializableError          a function of the user cannot be pickled, or the graph cannot be stored
     ├── CheckpointError               the stored data of a checkpoint cannot be used
     │   ├── CorruptRecordError        a record is damaged or missing
@@ -239,6 +240,10 @@ class NotEnoughCoresError(KStreamError):
 
 class ReceiverNotStartedError(KStreamError):
     """A receiver has ended by an error so many times in a row, each time before its start. Facts: stream, receiver, times, reason."""
+
+
+class EpochTaskFailedError(KStreamError):
+    """The function of a continuous stream fails at one record again and again. Facts: topic, partition, offset, times, reason."""
 
 
 class WriteAheadLogError(KStreamError):

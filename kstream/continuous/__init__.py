@@ -10,4 +10,7 @@ task, as in Spark's continuous processing; the driver's epoch is called so.
     task_report         what a task tells of its epochs
     messages            the messages between tasks and the driver
     epoch_task          the loop of a task in a worker
+    restarts            when a task runs again, from where, and when its failures end the stream
+    position_log        how far the tasks had come, for people
+    epoch_coordinator   the driver's half: hand-overs, and the answers to the tasks
 """
