@@ -44,9 +44,15 @@ _App = Callable[[dict[str, Any], _StartResponse], Iterable[bytes]]
 
 
 def _root(host: str, port: int) -> str:
-    """Return the address of a server for others. On all addresses it has SPARK_PUBLIC_DNS, as Spark's UI, else the name of this machine."""
-    name = os.environ.get("SPARK_PUBLIC_DNS") or socket.gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/".replace("%", "%25")  # before the zone of an address
+    """Return the address of a server for others."""
+    return f"http://{_name_for_others(host)}:{port}/".replace("%", "%25")  # before the zone of an address
+
+
+def _name_for_others(host: str) -> str:
+    """Return the host in an address. For all addresses it is SPARK_PUBLIC_DNS, as of Spark's UI, else the name of this machine."""
+    if host in _ALL_ADDRESSES:
+        return os.environ.get("SPARK_PUBLIC_DNS") or socket.gethostname()
+    return f"[{host}]" if ":" in host else host
 
 
 class HttpServer:
