@@ -69,7 +69,10 @@ ROOMS = (
 )
 ROOMS_WITH_A_MAP = [
     *(f"kstream/{room}" for room in ROOMS.split()),
-    *(f"connectors/kstream_kafka/{room}" for room in ("client", "demo", "planning", "schemas", "source", "structured", "zookeeper")),
+    *(
+        f"connectors/kstream_kafka/{room}"
+        for room in ("client", "continuous", "demo", "planning", "schemas", "source", "structured", "zookeeper")
+    ),
 ]
 LINE_OF_A_MAP = re.compile(r"^ {0,4}((?:\w+, )*\w+)(?:  .*)?$", re.MULTILINE)
 

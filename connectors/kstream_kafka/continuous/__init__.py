@@ -1,0 +1,4 @@
+"""Continuous processing with Kafka: what `kstream.continuous` asks of a log and of an output.
+
+unbounded_reader    the records of some partitions as they come, in a worker
+"""
