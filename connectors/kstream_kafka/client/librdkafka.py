@@ -64,6 +64,8 @@ LEADER_CHANGING = frozenset(
     }
 )
 """Errors of a leader election, or of a leader that is not ready. A retry helps."""
+_REPEATS = frozenset({"FAIL", "REQTMOUT", "RETRY"})
+"""The names of librdkafka's lines about a connection that was lost, a request without an answer in time, one that is sent again."""
 GROUP_ERRORS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._MAX_POLL_EXCEEDED, ClientError.COORDINATOR_NOT_AVAILABLE})
 """Errors of consumer groups. The consumers join no group, but librdkafka looks for a coordinator nevertheless."""
 
@@ -71,6 +73,32 @@ GROUP_ERRORS = frozenset({ClientError.GROUP_AUTHORIZATION_FAILED, ClientError._M
 def text_of(error: ClientError | KafkaException) -> str:
     """Return the text of an error of librdkafka without secrets. No other function asks such an error for its text. Any thread."""
     return redact(error.str() if isinstance(error, ClientError) else str(error))
+
+
+class ConnectionLog:
+    """The log of a client, which tells whether any of its requests may be on its way twice. One client.
+
+    The other callbacks do not tell of each lost connection. A line comes before the request is sent again, within a later call of the
+    client. So who polls after an answer knows of all that has happened before the answer.
+    """
+
+    def __init__(self, debug: object = None) -> None:
+        """`debug`: what the user wants to have in the log."""
+        contexts = f"{debug},broker" if debug else "broker"
+        self.settings: Settings = {"log_level": 7, "log.connection.close": True, "debug": contexts}
+        """The properties without which the log does not tell it. They win over the user's."""
+        self._least = logging.DEBUG if debug else logging.INFO
+        self.is_live = False
+        """Whether a line has come. Without one the log says nothing."""
+        self.has_repeats = False
+        """Whether a connection was lost, or a request has had no answer in time, or was sent again."""
+
+    def log(self, level: int, text: str, facility: str, *more: object) -> None:
+        """Note a line. confluent_kafka calls it, as it would a logger."""
+        self.is_live = True
+        self.has_repeats = self.has_repeats or facility in _REPEATS
+        if level >= self._least:
+            client_log.log(level, text, facility, *more)
 
 
 class LastClientError:
@@ -162,12 +190,13 @@ def request_topic_ids(admin: Any, topics: Collection[str], timeout_s: float) -> 
     return ids
 
 
-def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
+def new_client(kind: Callable[..., Any], settings: Settings, log: ConnectionLog | None = None) -> Any:
     """Create a client of confluent_kafka. With an `oauth_cb` the call blocks until the user's function has returned the first token.
 
     Args:
         kind: the class of the client.
         settings: librdkafka properties. Sources of secrets are read. From now on all texts are redacted by the values, except public ones.
+        log: gets the lines of the client's log, and hands them on; None for the logger itself.
 
     Returns:
         The client. It logs to `kstream.kafka.librdkafka`.
@@ -181,7 +210,7 @@ def new_client(kind: Callable[..., Any], settings: Settings) -> Any:
     if isinstance(token, TokenCallback):
         token.fetch_first(str(settings.get("sasl.oauthbearer.config", "")), bootstrap)
     try:
-        return kind(dict(settings), logger=client_log)
+        return kind(dict(settings), logger=log or client_log)
     except KafkaException as e:
         error: ClientError = e.args[0]
         reason = text_of(error)

@@ -1,7 +1,8 @@
 """Transaction: a Kafka transaction with a producer of its own.
 
-A producer is never used for a second transaction. librdkafka does not raise its epoch with each transaction (KIP-890), so the delayed end
-of one transaction could end the next one of the same producer.
+librdkafka does not raise the epoch of a producer with each transaction (KIP-890), so the delayed end of one transaction could end the next
+one of the same producer. So a producer is used for a second transaction only by who asks for it (`is_kept`), and only while none of its
+requests can be on its way twice: no connection was lost, no request was sent again. What was sent once and is answered is not delayed.
 
 Calls into librdkafka may block beyond their time-outs, for example when a coordinator was removed. So each of them runs under a watchdog.
 """
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 
-from kstream_kafka.client.librdkafka import UNREACHABLE, LastClientError, map_error, new_client, text_of
+from kstream_kafka.client.librdkafka import UNREACHABLE, ConnectionLog, LastClientError, map_error, new_client, text_of
 from kstream_kafka.client.own_thread import begun
 from kstream_kafka.client.ports import Encoded, Settings
 from kstream_kafka.client.record_sending import send, send_all, too_large
@@ -49,17 +50,20 @@ _FENCED = frozenset(
 class Transaction:
     """One transaction. `open` may run in another thread; apart from that all calls come from one thread.
 
-    The order of calls: `open`, `begin`, `send_all`, `send`, `flush`, `commit`; `close` in any case.
+    The order of calls: `open`, `begin`, `send_all`, `send`, `flush`, `commit`; `close` in any case. While `can_go_on` is true, another
+    `begin` may follow a commit.
     """
 
-    def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int, topic: str) -> None:
+    def __init__(self, settings: Settings, transactional_id: str, timeout_ms: int, topic: str, is_kept: bool = False) -> None:
         """
         Args:
             settings: complete producer properties.
             transactional_id: the id. Only the producer that was opened last with an id can write.
             timeout_ms: after this time from `begin` on the brokers abort the transaction.
             topic: one that exists.
+            is_kept: whether further transactions are to follow.
         """
+        self._log = ConnectionLog(settings.get("debug")) if is_kept else None
         self._topic = topic
         self._bootstrap = str(settings.get("bootstrap.servers", ""))
         self._id = transactional_id
@@ -74,6 +78,7 @@ class Transaction:
                 "message.timeout.ms": timeout_ms,
                 "delivery.report.only.error": False,
                 "error_cb": self._last_error.note,
+                **({} if self._log is None else self._log.settings),
             }
         )
         self._producer: Any = None
@@ -88,6 +93,14 @@ class Transaction:
         self.make()
         self._connect()
         self._call("the transactional id could not be taken", lambda: self._producer.init_transactions(self._seconds), self._seconds)
+        if self._log is not None:  # a request for the id that comes late fences this producer, and harms nothing
+            self._producer.poll(0)
+            self._log.has_repeats = False
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another transaction may follow by the same producer, once this one is committed."""
+        return self._log is not None and self._log.is_live and not self._log.has_repeats
 
     def _connect(self) -> None:
         """Ask for metadata, until a connection is there on which the coordinator can be asked for. An outage shows in the next call.
@@ -101,7 +114,7 @@ class Transaction:
 
     def make(self) -> None:
         """Make the producer. Sends nothing. KafkaConfigError if librdkafka refuses a property."""
-        self._producer = new_client(Producer, self._settings)
+        self._producer = new_client(Producer, self._settings, self._log)
 
     def begin(self) -> None:
         """Begin the transaction. No request is sent."""
@@ -155,7 +168,7 @@ class Transaction:
             KafkaError: records could not be stored, and the transaction is not committed. After answers that were lost it may be, too.
         """
         try:
-            _within(self._seconds + GRACE_S, lambda: self._producer.commit_transaction(self._seconds))
+            _within(self._seconds + GRACE_S, self._commit)
         except KafkaException as e:
             if e.args[0].txn_requires_abort():
                 raise self._error(e.args[0], "the transaction could not be committed") from e
@@ -167,6 +180,10 @@ class Transaction:
             self._has_begun = False
             raise CommitUnknownError(self._id, self._last_error.text or "no answer in time") from e
         self._has_begun = False
+
+    def _commit(self) -> None:
+        self._producer.commit_transaction(self._seconds)
+        self._producer.poll(0)  # so that the log has what was before the answer
 
     def close(self) -> None:
         """Abort what is not committed, and close the producer. Blocks for ABORT_S and twice GRACE_S at most. Raises nothing."""

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 from kstream_kafka.client import transaction
+from kstream_kafka.client.librdkafka import ConnectionLog
 from kstream_kafka.client.transaction import Transaction
 from kstream_kafka.errors import BrokerUnreachableError, CommitUnknownError, KafkaError, ProducerFencedError
 
@@ -23,10 +24,23 @@ class FakeProducer:
     def __init__(self) -> None:
         self.fails: dict[str, Exception] = {}
         self.calls: list[str] = []
+        self.settings: dict[str, Any] = {}
+        self.log: ConnectionLog | None = None
+        self.says: dict[str, str] = {}
+        """call → the name of a line of the client's log that a later poll gives."""
+        self._said: list[str] = []
+
+    def poll(self, _seconds: float) -> int:
+        while self._said:
+            assert self.log is not None
+            self.log.log(10, "%s [%s] %s", self._said.pop(0), "producer", "text")
+        return 0
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         def call(*_: Any, **__: Any) -> int:
             self.calls.append(name)
+            if name in self.says:
+                self._said.append(self.says[name])
             if name in self.fails:
                 raise self.fails[name]
             return 0
@@ -37,12 +51,17 @@ class FakeProducer:
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
     made = FakeProducer()
-    monkeypatch.setattr(transaction, "new_client", lambda _kind, _settings: made)
+
+    def new_client(_kind: Any, settings: dict[str, Any], log: ConnectionLog | None = None) -> FakeProducer:
+        made.settings, made.log = settings, log
+        return made
+
+    monkeypatch.setattr(transaction, "new_client", new_client)
     return made
 
 
-def begun() -> Transaction:
-    one = Transaction({"bootstrap.servers": "fake:1"}, "id", 1000, "receipts")
+def begun(is_kept: bool = False) -> Transaction:
+    one = Transaction({"bootstrap.servers": "fake:1"}, "id", 1000, "receipts", is_kept)
     one.open()
     one.begin()
     return one
@@ -120,3 +139,43 @@ def test_a_time_out_that_the_brokers_do_not_allow_says_what_to_do(producer: Fake
     producer.fails["init_transactions"] = error(ClientError.INVALID_TRANSACTION_TIMEOUT)
     with pytest.raises(KafkaError, match=r"raise transaction\.max\.timeout\.ms of the brokers"):
         Transaction({"bootstrap.servers": "fake:1"}, "id", 1000, "receipts").open()
+
+
+def test_another_transaction_follows_by_the_same_producer_while_no_request_can_be_there_twice(producer: FakeProducer) -> None:
+    producer.says = {"init_transactions": "CONNECT", "commit_transaction": "WAKEUP"}
+    one = begun(is_kept=True)
+    one.commit()
+    assert one.can_go_on
+    one.begin()
+    one.commit()
+    assert one.can_go_on and producer.calls.count("init_transactions") == 1
+    assert "broker" in producer.settings["debug"] and producer.settings["log_level"] == 7
+
+
+@pytest.mark.parametrize("line", ["FAIL", "REQTMOUT", "RETRY"])
+@pytest.mark.parametrize("call", ["flush", "commit_transaction"])
+def test_no_transaction_follows_a_lost_connection_or_a_request_that_was_sent_again(producer: FakeProducer, call: str, line: str) -> None:
+    producer.says = {"init_transactions": "CONNECT", call: line}
+    one = begun(is_kept=True)
+    one.flush()
+    one.commit()
+    assert not one.can_go_on
+
+
+def test_a_connection_that_was_lost_before_the_id_was_there_does_not_count(producer: FakeProducer) -> None:
+    producer.says = {"init_transactions": "FAIL"}
+    one = begun(is_kept=True)
+    one.commit()
+    assert one.can_go_on
+
+
+def test_no_transaction_follows_where_the_log_is_silent_or_nobody_asked_for_it(producer: FakeProducer) -> None:
+    silent, single = begun(is_kept=True), begun()
+    for one in (silent, single):
+        one.commit()
+    assert not silent.can_go_on and not single.can_go_on and "debug" not in producer.settings
+
+
+def test_the_debug_lines_that_a_user_wants_stay(producer: FakeProducer) -> None:
+    Transaction({"debug": "eos"}, "id", 1000, "receipts", is_kept=True).make()
+    assert producer.settings["debug"] == "eos,broker"
