@@ -1,4 +1,5 @@
 """Continuous processing with Kafka: what `kstream.continuous` asks of a log and of an output.
 
 unbounded_reader    the records of some partitions as they come, in a worker
+epoch_receipt       up to where the input of a task is written, as bytes (pure)
 """
