@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kstream_kafka.client.ports import Encoded, LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
+from kstream_kafka.continuous import epoch_writer
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError, ProducerFencedError, UnknownTopicError
 from kstream_kafka.sink import (
     audit_topic,
@@ -67,6 +68,7 @@ class FakeKafka:
         open: transactional id → the transaction that is open.
         on: what happens at a step of a client, by its name: a function that may raise or write.
         producing: the properties of the newest producer of a fence.
+        loses_connections: whether a producer that is kept cannot go on.
     """
 
     topics: dict[str, tuple[str, list[list[Entry]]]] = field(default_factory=dict[str, tuple[str, list[list[Entry]]]])
@@ -81,6 +83,7 @@ class FakeKafka:
     made: int = 0
     timeouts: list[int] = field(default_factory=list[int])
     producing: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    loses_connections: bool = False
 
     def create(self, topic: str, partitions: int) -> None:
         self.made += 1
@@ -124,9 +127,11 @@ class FakeKafka:
 
     # -- the clients
 
-    def transaction(self, _settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str = "") -> FakeTransaction:
+    def transaction(
+        self, _settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str = "", is_kept: bool = False
+    ) -> FakeTransaction:
         self.timeouts.append(timeout_ms)
-        return FakeTransaction(self, transactional_id)
+        return FakeTransaction(self, transactional_id, is_kept=is_kept)
 
     def reader(self, _settings: Mapping[str, Any]) -> FakeReader:
         return FakeReader(self)
@@ -145,6 +150,11 @@ class FakeTransaction:
     id: str
     epoch: int = 0
     mine: Open | None = None
+    is_kept: bool = False
+
+    @property
+    def can_go_on(self) -> bool:
+        return self.is_kept and not self.kafka.loses_connections
 
     def _step(self, name: str) -> None:
         if not self.id.endswith("-probe"):
@@ -298,7 +308,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     kafka = FakeKafka()
     for module in (kafka_output, receipts):
         monkeypatch.setattr(module, "TopicReader", kafka.reader)
-    for module in (transactional_ids, partition_writer, broker_probe, query_batches):
+    for module in (transactional_ids, partition_writer, broker_probe, query_batches, epoch_writer):
         monkeypatch.setattr(module, "Transaction", kafka.transaction)
     kept: dict[Any, Any] = {}
     monkeypatch.setattr(partition_writer, "once", lambda key, make: kept.setdefault(key, make()))
