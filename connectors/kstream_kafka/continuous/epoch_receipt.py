@@ -57,6 +57,11 @@ def marker_key(job: str, output: str) -> bytes:
     return encoded([job, output, "epoch-marker"])
 
 
+def is_epoch(key: bytes | None, job: str, output: str) -> bool:
+    """Return whether a record is a receipt of an epoch of an output."""
+    return key is not None and key.startswith(encoded([job, output, "epoch"])[:-1] + b",")
+
+
 def input_partition_of(key: bytes | None, job: str, output: str) -> Partition | None:
     """Return the partition of the input that a record is the receipt of; None if it belongs to another output or job."""
     match parsed_key(key):

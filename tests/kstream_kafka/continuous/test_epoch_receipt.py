@@ -10,6 +10,7 @@ from kstream_kafka.continuous.epoch_receipt import (
     epoch_key,
     epoch_place,
     input_partition_of,
+    is_epoch,
     marker_key,
 )
 from kstream_kafka.sink.query_receipt import query_key
@@ -53,6 +54,8 @@ def test_a_key_tells_the_partition_of_the_input_of_this_output_only() -> None:
     ]
     others += [receipt_key("job", "totals", 4), query_key("job")]
     assert [input_partition_of(key, "job", "totals") for key in others] == [None] * len(others)
+    assert is_epoch(epoch_key("job", "totals", ("orders", 4)), "job", "totals")
+    assert not any(is_epoch(key, "job", "totals") for key in others)
 
 
 @pytest.mark.parametrize(

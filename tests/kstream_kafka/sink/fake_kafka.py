@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kstream_kafka.client.ports import Encoded, LogEnd, Subscription
 from kstream_kafka.client.topic_reader import ReadLog
-from kstream_kafka.continuous import epoch_writer
+from kstream_kafka.continuous import epoch_writer, hand_over
 from kstream_kafka.errors import BrokerUnreachableError, KafkaError, ProducerFencedError, UnknownTopicError
 from kstream_kafka.sink import (
     audit_topic,
@@ -306,15 +306,15 @@ class FakeProducer:
 def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     """A FakeKafka behind the clients of the sink."""
     kafka = FakeKafka()
-    for module in (kafka_output, receipts):
+    for module in (kafka_output, receipts, hand_over):
         monkeypatch.setattr(module, "TopicReader", kafka.reader)
     for module in (transactional_ids, partition_writer, broker_probe, query_batches, epoch_writer):
         monkeypatch.setattr(module, "Transaction", kafka.transaction)
     kept: dict[Any, Any] = {}
     monkeypatch.setattr(partition_writer, "once", lambda key, make: kept.setdefault(key, make()))
-    for module in (receipts_topic, audit_topic):
+    for module in (receipts_topic, audit_topic, hand_over):
         monkeypatch.setattr(module, "RecordProducer", kafka.producer)
-    for module in (receipts_topic, audit_topic, query_batches):
+    for module in (receipts_topic, audit_topic, query_batches, hand_over):
         monkeypatch.setattr(module, "KafkaDriverClient", kafka.client)
     for module in (receipts, query_batches):
         monkeypatch.setattr(module, "once", lambda _key, make: make())
