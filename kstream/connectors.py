@@ -1,8 +1,9 @@
 """Connectors: the look-up of connectors, and the tools that a connector offers to commands.
 
-A connector is a package with four hooks. Only the first is required.
+A connector is a package with five hooks. Only the first is required.
 
     restore_input(ssc, recipe)    function of the connector's module: restores an input stream of a stored graph
+    continuous_source(given)      function of the same module: what `continuousStream` reads
     connector_tools()             function of the same module: the ConnectorTools that commands use
     connector_settings()          function of the same module: a SettingsTable of the settings that the connector reads
     kstream.cli                   group of entry points: commands of its own, by name, as click commands
@@ -25,6 +26,7 @@ from kstream.errors import KStreamError, MissingDependencyError
 from kstream.offsets.offset_range import Partition as Partition
 from kstream.offsets.offset_range import PlannedRange as PlannedRange
 from kstream.offsets.offset_range import UnreadableRange as UnreadableRange
+from kstream.public_call import refused
 
 logger = logging.getLogger(__name__)
 
@@ -269,6 +271,18 @@ def load(name: str) -> ModuleType:
         known = ", ".join(sorted(found))
         raise MissingDependencyError(f"no connector named {name!r}; known: {known}. Is its package installed?", package=name)
     return found[name].load()
+
+
+def continuous_source(given: object) -> Any:
+    """Return the log that `continuousStream` reads, made by the connector to whose package the argument belongs.
+
+    Raises:
+        TypeError: no connector makes a log of it.
+    """
+    for module in _modules("its logs cannot be read without batches"):
+        if module.__name__ == _package(given) and hasattr(module, "continuous_source"):
+            return module.continuous_source(given)
+    raise refused(TypeError(f"continuousStream: {given!r} is no log of a connector, as the strategies of its documentation are"))
 
 
 def installed_tools() -> list[ConnectorTools]:

@@ -60,6 +60,7 @@ MORE = {
     "StreamingContext": {
         *(
             "clock",
+            "continuousStream",
             "fileStream",
             "getState",
             "lastProgress",

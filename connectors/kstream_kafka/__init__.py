@@ -142,6 +142,20 @@ def kafka_output(*given: Any) -> Any:
     return made(*given)
 
 
+def continuous_source(strategy: Any) -> Any:
+    """Return the log of `StreamingContext.continuousStream`. A hook of the core."""
+    from kstream_kafka.continuous.source import KafkaContinuousSource
+
+    return KafkaContinuousSource(strategy)
+
+
+def continuous_output(*given: Any) -> Any:
+    """Return the parts of `ContinuousStream.saveToKafka`. A hook of the core."""
+    from kstream_kafka.continuous.source import continuous_output as made
+
+    return made(*given)
+
+
 def connector_tools() -> ConnectorTools:
     """Return the tools of this connector for commands. A hook of the core."""
     from kstream_kafka.tools.connector_tools import KafkaTools

@@ -13,6 +13,7 @@ One idea: this room puts the others together. The files:
     checkpoint_opener    CheckpointOpener: makes a driver the writer of its checkpoint, and binds stored streams to those of the job
     unfinished_work      UnfinishedWork: what a graceful stop may leave, and how long it waits
     engine               Engine: the parts of a started context; starts and stops them in their order
+    continuous_engine    ContinuousEngine: the parts of a started context with a continuous stream
     engine_opener        EngineOpener: checks what a start needs, opens the checkpoint, and makes the Engine
     spark_parts          SparkParts: what of a running context stands on its SparkContext
     status               the status of this driver, and its record in the checkpoint

@@ -11,6 +11,7 @@ from kstream.batch_time import Duration
 from kstream.clock import Clock, SettableClock
 from kstream.conf import ConfigEntry, Settings
 from kstream.context.batch_lines import BatchLines
+from kstream.context.continuous_engine import ContinuousEngine
 from kstream.context.engine import Engine
 from kstream.context.late_batches import LateBatches
 from kstream.context.progress import BatchProgress, progress_of
@@ -72,7 +73,7 @@ class Observers:
         self._late_batches = partial(LateBatches, interval, settings, parallelism)
         self._metrics = None if settings[METRICS_PORT] is None else _metrics_system(settings)
         self._ui = _ui_system(settings, interval, clock, bus, self.history) if settings[UI_ENABLED] else None
-        self._engine: Engine | None = None
+        self._engine: Engine | ContinuousEngine | None = None
         """The engine of the context, once its checkpoint is open. The thread that starts writes it; any thread reads it."""
         self._graph: DStreamGraph | None = None
         self._reporter: StatusReporter | None = None
@@ -110,7 +111,7 @@ class Observers:
         self._bus.add(self._late_batches(_tasks_settings(graph)))
         self.collector.started(self.metrics_url, self.ui_url)
 
-    def opened(self, engine: Engine) -> None:
+    def opened(self, engine: Engine | ContinuousEngine) -> None:
         """Watch this engine from now on."""
         self._engine = engine
 

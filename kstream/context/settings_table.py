@@ -9,6 +9,7 @@ from kstream.checkpoint import settings as checkpoint
 from kstream.conf import ConfigEntry, Settings, SettingsTable
 from kstream.connectors import installed_settings
 from kstream.context import settings as context
+from kstream.continuous import settings as continuous
 from kstream.dstream import settings as dstream
 from kstream.files import settings as files
 from kstream.metrics import settings as metrics
@@ -27,6 +28,10 @@ GROUPS: Mapping[str, Sequence[ConfigEntry[object]]] = {
         scheduler.SKIP_EMPTY_BATCHES,
         scheduler.UNREACHABLE_TIMEOUT,
         dstream.UNPERSIST,
+    ),
+    "Continuous processing": (
+        continuous.TASKS,
+        continuous.EPOCH_INTERVAL,
     ),
     "Failed batches": (
         scheduler.RETRIES,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyspark import SparkConf, SparkContext
 
-from kstream import crash_point
+from kstream import connectors, crash_point
 from kstream.batch_time import Duration, Seconds
 from kstream.checkpoint.given_path import check_directory, check_start
 from kstream.checkpoint.settings import CHECKPOINT_DIRECTORY
@@ -18,6 +18,7 @@ from kstream.clock import Clock, FollowedClock, SystemClock, clock_named, given_
 from kstream.conf import Settings
 from kstream.context import recovery
 from kstream.context.batch_lines import nobody_has_set_the_log_up, tell_of_lines
+from kstream.context.continuous_engine import ContinuousEngine, ContinuousJob, ContinuousServices
 from kstream.context.engine import Engine, EngineCallbacks, EngineServices
 from kstream.context.engine_opener import EngineOpener
 from kstream.context.factories import ContextServices, StreamFactories
@@ -30,6 +31,7 @@ from kstream.context.status import how_it_ended
 from kstream.context.uncaught import log_error, print_errors_shortly
 from kstream.context.unfinished_work import UnfinishedWork
 from kstream.context.waiter import ContextWaiter, StreamingContextState
+from kstream.continuous.stream import ContinuousStream
 from kstream.dstream import DStreamGraph
 from kstream.dstream.arguments import as_duration
 from kstream.errors import ConfigurationError, IllegalStateError, ListenerStopError, in_a_line
@@ -131,7 +133,8 @@ class StreamingContext(StreamFactories):
         self.is_supervised = self.is_started_again = False
         """Whether a supervisor has started this driver, and whether it starts the next one, for the status record. Set by `kstream run`."""
         self._state = StreamingContextState.INITIALIZED
-        self._engine: Engine | None = None
+        self._engine: Engine | ContinuousEngine | None = None
+        self._continuous: ContinuousJob | None = None
         self._hook: ShutdownHook | None = None
         self._checkpoint: CheckpointDirectory | None = None
         configured = self._settings[CHECKPOINT_DIRECTORY]
@@ -295,6 +298,9 @@ class StreamingContext(StreamFactories):
         """Check the graph, open the checkpoint, store the graph or its absence, and start the engine. Raises as `start`."""
         check_start()
         crash_point.install_from_environment()
+        if self._continuous is not None:
+            self._start_continuous(self._continuous)
+            return
         if not self._graph.output_streams:
             raise ConfigurationError("No output operations registered, so nothing to execute (try pprint or foreachRDD)")
         stores_graph = recovery.recovery_mode(self._settings) == recovery.GRAPH and self._checkpoint is not None
@@ -316,6 +322,45 @@ class StreamingContext(StreamFactories):
         engine.start()
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(engine)
+
+    def _start_continuous(self, job: ContinuousJob) -> None:
+        """Start the engine of a continuous stream. Raises as `start`."""
+        job.output  # noqa: B018 – there must be one
+        if self._graph.output_streams:
+            raise ConfigurationError("a context has either a continuous stream or streams of batches. Give each a job of its own")
+        if self._checkpoint is None:
+            raise ConfigurationError("a continuous stream needs a checkpoint directory: set one (ssc.checkpoint)")
+        store = self._checkpoint.open_to_write(self._sc, self._settings)
+        self._spark = spark = SparkParts(self._sc, self._settings, partial(self._on_error, "this driver has lost its JVM"))
+        spark.start(self._observers.has_ui)
+        self._hook = self._install_shutdown_hook(UnfinishedWork(self._settings, self._graph, True))
+        self._observers.start(self._graph, store, spark.ui)
+        callbacks = EngineCallbacks(self._on_error, partial(self._on_error, "this driver has been fenced"))
+        services = ContinuousServices(self._settings, self._clock, self._bus, store, callbacks, self._sc.defaultParallelism)
+        self._engine = engine = ContinuousEngine.open(services, job, self._graph, self._sc)
+        self._observers.opened(engine)
+        self._observers.report(store, self._stop_on_request)
+        engine.start()
+
+    @public_call
+    def continuousStream(self, consumerStrategy: Any) -> ContinuousStream[Any]:
+        """Return a stream that is processed without batches, in milliseconds: its tasks read, compute and write without a break.
+
+        A context has either one continuous stream or streams of batches. It needs a checkpoint directory.
+
+        Args:
+            consumerStrategy: what is read: a strategy of `ConsumerStrategies`. Records are ConsumerRecords.
+
+        Raises:
+            ConfigurationError: the context has a continuous stream already.
+            TypeError: `consumerStrategy` is no strategy.
+            IllegalStateError: the context has started.
+        """
+        self._check_can_add("a continuous stream")
+        if self._continuous is not None:
+            raise ConfigurationError("a context has one continuous stream, and this one has it already")
+        self._continuous = job = ContinuousJob(connectors.continuous_source(consumerStrategy))
+        return ContinuousStream(job.add)
 
     def _make_opener(self, spark: SparkParts, store: FileStore | None) -> EngineOpener:
         """Make the opener of this context's engine. `store` is the checkpoint."""
@@ -409,7 +454,7 @@ class StreamingContext(StreamFactories):
             self._stop_wanted.clear()
             raise
 
-    def _stop_engine(self, engine: Engine, graceful: bool) -> None:
+    def _stop_engine(self, engine: Engine | ContinuousEngine, graceful: bool) -> None:
         """Stop the engine, and make this context inactive. Blocks until all parts have stopped; the first error is raised after that."""
         clock, in_order = self._clock, False
 
@@ -421,7 +466,7 @@ class StreamingContext(StreamFactories):
         def tell_end() -> None:
             self._observers.ended(how_it_ended(in_order, self._waiter.error, self.stop_requested, self.is_started_again))
 
-        unfollow = partial(clock.unfollow, engine) if isinstance(clock, FollowedClock) else None
+        unfollow = partial(clock.unfollow, engine) if isinstance(clock, FollowedClock) and isinstance(engine, Engine) else None
         run_each(unfollow, stop_engine, tell_end, self._release)
 
     def getState(self) -> StreamingContextState:

@@ -13,4 +13,9 @@ task, as in Spark's continuous processing; the driver's epoch is called so.
     restarts            when a task runs again, from where, and when its failures end the stream
     position_log        how far the tasks had come, for people
     epoch_coordinator   the driver's half: hand-overs, and the answers to the tasks
+    settings            the settings of the room
+    stream              ContinuousStream: the operators and outputs, as users call them
+    operators           the operators, as a task runs them on each chunk
+    positions_only      the output of `foreach`, which has no receipts
+    task_body           what the Spark task of a run does in its worker
 """

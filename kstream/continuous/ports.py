@@ -132,3 +132,32 @@ class TaskRunner(Protocol):
     def cancel(self, run: TaskRun) -> None:
         """Ask the cluster to end the job of a run. Returns at once. It may go on for any time: only fencing makes it harmless."""
         ...
+
+
+class ContinuousSource(Protocol):
+    """The log that a continuous stream reads. In the driver; a connector implements it."""
+
+    def starts(self, known: Collection[Partition]) -> Mapping[Partition, int]:
+        """Return the partitions that there are besides the known ones, each with the position at which it begins. Blocks on the log."""
+        ...
+
+    def open_log(self) -> Callable[[], UnboundedLog]:
+        """Return what opens the log in a worker; it is pickled into the tasks. Blocks on the log."""
+        ...
+
+
+class ContinuousTarget(Protocol):
+    """Where a continuous stream is written. In the driver."""
+
+    @property
+    def epoch_ms(self) -> int:
+        """How long an epoch lasts unless the user says it."""
+        ...
+
+    def hand_over(self, job: str) -> HandOver:
+        """Return the hand-over of this target's tasks. `job` identifies the checkpoint. Blocks."""
+        ...
+
+    def open_output(self, run: TaskRun, driver_epoch: int) -> Callable[[], EpochOutput]:
+        """Return what opens the output of a run in its worker; it is pickled into the task. Called after `hand_over`."""
+        ...

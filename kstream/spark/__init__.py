@@ -21,6 +21,7 @@ One idea: all use of pyspark's private parts is here and nowhere else, so that a
     state_rdds          RDDs of the states of mapWithState
     executors           the executors, and the cores of receivers; asks the cluster manager for executors, and ends them
     receiver_runner     receivers and block stores as tasks of Spark
+    continuous_tasks    the tasks of continuous processing as jobs of Spark, and the port of the driver for them
     receivers           opens the received blocks of a context; received blocks as RDDs
     checkpoint_store    opens a checkpoint by its URL
     hadoop_file_store   checkpoints on HDFS, and on what else Hadoop's client reaches

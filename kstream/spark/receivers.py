@@ -82,8 +82,8 @@ def open_received_blocks(
         StorageError: the JVM does not answer for a store of Hadoop.
     """
     logs = _receiver_logs(sc, settings, store) if settings[WRITE_AHEAD_LOG] else None
-    credentials = _credentials(settings, clock)
-    bind, advertised = _addresses(sc)
+    credentials = rpc_credentials(settings, clock)
+    bind, advertised = driver_addresses(sc)
     server = RpcServer(credentials, {}, host=bind, port=settings[RECEIVER_PORT])
     try:
         config = _task_config(settings, advertised, server.port, credentials, logs)
@@ -101,7 +101,7 @@ def open_received_blocks(
     return ReceivedBlocks(tracker, blocks, reader, None if logs is None else logs.read, server)
 
 
-def _addresses(sc: SparkContext) -> tuple[str, str]:
+def driver_addresses(sc: SparkContext) -> tuple[str, str]:
     """Return the address on which the driver listens, and the one that executors use: those of Spark's own driver."""
     if is_local(sc):
         return LOOPBACK, LOOPBACK
@@ -110,7 +110,7 @@ def _addresses(sc: SparkContext) -> tuple[str, str]:
     return conf.get("spark.driver.bindAddress") or advertised, advertised
 
 
-def _credentials(settings: Settings, clock: Clock) -> RpcCredentials:
+def rpc_credentials(settings: Settings, clock: Clock) -> RpcCredentials:
     """Make new credentials. They encrypt if the setting is true, or if it is not set and Spark encrypts its own messages."""
     encrypt = settings[RPC_ENCRYPT]
     if encrypt is None:
