@@ -15,7 +15,7 @@ from kstream import Receiver, StreamingContext
 from kstream.errors import RpcError, RpcRefusedError
 from kstream.receiver import messages
 from kstream.receiver.block_store import remove_blocks
-from kstream.rpc import RpcClient, RpcCredentials
+from kstream.rpc import RpcClient, RpcCredentials, to_body
 
 PATIENCE = 60.0
 
@@ -95,11 +95,11 @@ def test_a_stranger_can_neither_add_a_block_nor_read_one_and_is_counted(ssc: Str
     received: Any = ssc._engine._received  # pyright: ignore
     [store] = received._tracker._stores.values()
     [block, *_] = received._blocks.all_blocks()
-    added = messages.to_body(stream=stream.id, id="forged", records=1, executors=["driver"], metadata=None, handle=None, stored_at=0)
+    added = to_body(stream=stream.id, id="forged", records=1, executors=["driver"], metadata=None, handle=None, stored_at=0)
     driver, blocks = (RpcClient("127.0.0.1", port, RpcCredentials.new()) for port in (received._server.port, store.port))
     attempts: list[Callable[[], Any]] = [
         lambda: driver.ask(messages.ADD_BLOCK, added),
-        lambda: driver.ask(messages.NEXT_COMMAND, messages.to_body(stream=stream.id, run=1)),
+        lambda: driver.ask(messages.NEXT_COMMAND, to_body(stream=stream.id, run=1)),
         lambda: blocks.get(block.block_id),
         lambda: blocks.put("forged", [b"x"]),
         lambda: remove_blocks(blocks, [block.block_id]),

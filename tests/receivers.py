@@ -20,7 +20,7 @@ from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import PeerStores, ReceiverSession
 from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
-from kstream.rpc import RpcCredentials
+from kstream.rpc import RpcCredentials, to_body
 from kstream.storage import FileStore
 from kstream.wal import FileBasedWriteAheadLog, create_log_for_driver
 from tests.fakes import FakeConf, FakeRDD
@@ -116,7 +116,7 @@ class InDriver:
         return [ExecutorLocation("localhost", "driver")]
 
     def start_stores(self, at_least: int = 0) -> None:
-        self.ask(messages.REGISTER_STORE, messages.to_body(executor="driver", host="localhost", port=0))
+        self.ask(messages.REGISTER_STORE, to_body(executor="driver", host="localhost", port=0))
 
     def forget_store(self, executor: str) -> None: ...
     def cancel(self, stream_id: int) -> None: ...

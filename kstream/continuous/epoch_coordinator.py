@@ -24,6 +24,7 @@ from kstream.continuous.task_report import TaskReport, positions_to_json
 from kstream.errors import FencedError, KStreamError, StorageError, one_line
 from kstream.loop import THREADS, Runtime
 from kstream.offsets.offset_range import Partition
+from kstream.rpc import of_body, to_body
 
 logger = logging.getLogger(__name__)
 _HELD_BACK_S = 1.0
@@ -367,9 +368,9 @@ class EpochCoordinator:
         """Return the handler that calls `answer` with the run and the other fields of a message."""
 
         def handler(body: bytes) -> bytes:
-            fields = messages.of_body(body)
+            fields = of_body(body)
             run = TaskRun(fields.pop("task"), fields.pop("run"), fields.pop("generation"))
-            return messages.to_body(**answer(run, **fields))
+            return to_body(**answer(run, **fields))
 
         return handler
 

@@ -6,7 +6,6 @@ back for a while. So no executor needs a port, and a task notices when its drive
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Final, Protocol
 from kstream.continuous.ports import TaskRun
 from kstream.continuous.task_report import TaskReport, positions_of_json
 from kstream.offsets.offset_range import Partition
+from kstream.rpc import of_body, to_body
 
 REGISTER_TASK: Final = "RegisterTask"
 """task, run, generation → accepted, positions: [[topic, partition, position], …]. A run asks this after it has taken its identity."""
@@ -27,15 +27,6 @@ DEREGISTER_TASK: Final = "DeregisterTask"
 """task, run, generation → {}: the run has ended its last epoch"""
 
 STOP_TASK: Final = "StopTask"
-
-
-def to_body(**fields: Any) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def of_body(body: bytes) -> dict[str, Any]:
-    """Return the fields of a message's body."""
-    return json.loads(body)
 
 
 class Messenger(Protocol):

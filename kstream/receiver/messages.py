@@ -6,7 +6,6 @@ back for a while. So no executor needs a port for commands, and a receiver notic
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from kstream.errors import RpcError, RpcUnreachableError
 from kstream.receiver.executor_process import ExecutorProcess
 from kstream.receiver.received_block_handler import ReceivedBlockStoreResult
 from kstream.receiver.received_block_tracker import ReceivedBlockInfo
-from kstream.rpc import RpcClient
+from kstream.rpc import RpcClient, of_body, to_body
 from kstream.wal import handle_of_json, handle_to_json
 
 logger = logging.getLogger(__name__)
@@ -43,15 +42,6 @@ STOP_RECEIVER: Final = "StopReceiver"
 UPDATE_RATE_LIMIT: Final = "UpdateRateLimit"
 CLEANUP_OLD_BLOCKS: Final = "CleanupOldBlocks"
 """threshold (ms)"""
-
-
-def to_body(**fields: Any) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def of_body(body: bytes) -> dict[str, Any]:
-    """Return the fields of a message's body."""
-    return json.loads(body)
 
 
 def block_fields(block_id: str, stored: ReceivedBlockStoreResult, metadata: Json) -> dict[str, Any]:

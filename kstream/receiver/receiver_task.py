@@ -22,7 +22,7 @@ from kstream.receiver.executor_process import ExecutorProcess, executor_of_this_
 from kstream.receiver.messages import TrackerLink
 from kstream.receiver.received_block_handler import BlockStoreBasedBlockHandler, ReceivedBlockHandler, WriteAheadLogBasedBlockHandler
 from kstream.receiver.receiver import Receiver, ReceiverNews, ReceiverSupervisor
-from kstream.rpc import RpcClient, RpcCredentials
+from kstream.rpc import RpcClient, RpcCredentials, to_body
 
 logger = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
@@ -83,7 +83,7 @@ def start_store(config: ReceiverTaskConfig, folder: str) -> tuple[ExecutorProces
     )
     address = find_or_start(spec)
     driver = config.driver()
-    driver.ask(messages.REGISTER_STORE, messages.to_body(executor=executor.executor_id, host=address.host, port=address.port))
+    driver.ask(messages.REGISTER_STORE, to_body(executor=executor.executor_id, host=address.host, port=address.port))
     driver.close()
     return executor, address
 

@@ -27,6 +27,7 @@ from kstream.receiver.receiver_scheduling_policy import (
     ReceiverState,
     ReceiverTrackingInfo,
 )
+from kstream.rpc import of_body, to_body
 
 logger = logging.getLogger(__name__)
 _WAIT_S = 5.0
@@ -331,7 +332,7 @@ class ReceiverTracker:
 
     def _answering(self, answer: Callable[..., dict[str, Any]]) -> Callable[[bytes], bytes]:
         """Return the handler that calls `answer` with the fields of a message, and returns its result as a body."""
-        return lambda body: messages.to_body(**answer(**messages.of_body(body)))
+        return lambda body: to_body(**answer(**of_body(body)))
 
     def _register(self, stream: int, run: int, executor: str, host: str) -> dict[str, Any]:
         """Accept or refuse a receiver. The task of a refused receiver ends, and the receiver is scheduled again (`_ended`)."""

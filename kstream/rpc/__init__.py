@@ -9,12 +9,14 @@ bytes. Both sides check sizes before they read a body.
     settings      the setting of messages and blocks
     credentials   RpcCredentials: token, certificate and key; the TLS contexts made from them
     wire          the handshake, in which both ends prove the token, and the frames after it
+    bodies        the bodies of messages, as JSON
     server        RpcServer: answers messages by handlers, keeps blocks, and counts refused connections
     client        RpcClient: sends messages and blocks, and turns an OSError into an RpcError
 """
 
+from kstream.rpc.bodies import of_body, to_body
 from kstream.rpc.client import RpcClient
 from kstream.rpc.credentials import RpcCredentials
 from kstream.rpc.server import Handler, RpcServer
 
-__all__ = ["Handler", "RpcClient", "RpcCredentials", "RpcServer"]
+__all__ = ["Handler", "RpcClient", "RpcCredentials", "RpcServer", "of_body", "to_body"]

@@ -20,6 +20,7 @@ from kstream.continuous.task_report import TaskReport, latencies_of
 from kstream.errors import EpochTaskFailedError, FencedError, StorageError
 from kstream.loop.threads import ThreadRuntime
 from kstream.offsets.offset_range import Partition
+from kstream.rpc import of_body, to_body
 from kstream.storage import MemoryFileStore
 from kstream.testing import ManualClock
 from tests.stores import CountingStore, FaultyStore
@@ -121,8 +122,8 @@ class World(ThreadRuntime):
         self.calls.append(f"cancel {run.task}")
 
     def ask(self, what: str, run: TaskRun, **fields: Any) -> dict[str, Any]:
-        body = messages.to_body(task=run.task, run=run.run, generation=run.generation, **fields)
-        return messages.of_body(self.coordinator.handlers[what](body))
+        body = to_body(task=run.task, run=run.run, generation=run.generation, **fields)
+        return of_body(self.coordinator.handlers[what](body))
 
     def register(self, run: TaskRun) -> Any:
         answer = self.ask(messages.REGISTER_TASK, run)

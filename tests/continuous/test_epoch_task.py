@@ -16,6 +16,7 @@ from kstream.continuous.task_report import TaskReport
 from kstream.errors import FencedError, RpcError, RpcUnreachableError
 from kstream.loop.threads import ThreadRuntime
 from kstream.offsets.offset_range import Partition
+from kstream.rpc import of_body, to_body
 from tests.clocks import SteppedClock
 
 T0: Partition = ("t", 0)
@@ -106,16 +107,16 @@ class World:
     # the driver
 
     def ask(self, what: str, body: bytes) -> bytes:
-        fields = messages.of_body(body)
+        fields = of_body(body)
         assert (fields.pop("task"), fields.pop("run"), fields.pop("generation")) == (3, 11, 2)
         self.calls.append(what)
         self.told.append((what, fields))
         if what in self.answers:
-            return messages.to_body(**self.answers[what]())
+            return to_body(**self.answers[what]())
         if what == messages.REGISTER_TASK:
             rows = [[*partition, at] for partition, at in (self.positions or {}).items()]
-            return messages.to_body(accepted=self.positions is not None, positions=rows)
-        return messages.to_body(command=None)
+            return to_body(accepted=self.positions is not None, positions=rows)
+        return to_body(command=None)
 
     def heard(self, what: str) -> list[dict[str, Any]]:
         return [fields for name, fields in self.told if name == what]

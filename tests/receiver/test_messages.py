@@ -7,10 +7,9 @@ from typing import Any, cast
 import pytest
 
 from kstream.errors import RpcError, RpcRefusedError, RpcUnreachableError
-from kstream.receiver import messages
 from kstream.receiver.messages import TrackerLink
 from kstream.receiver.received_block_handler import ReceivedBlockStoreResult
-from kstream.rpc import RpcClient
+from kstream.rpc import RpcClient, of_body, to_body
 
 BLOCK = ReceivedBlockStoreResult(10, ("1", "2"))
 
@@ -23,11 +22,11 @@ class Driver:
         self.asked: list[dict[str, Any]] = []
 
     def ask(self, what: str, body: bytes) -> bytes:
-        self.asked.append({"what": what, **messages.of_body(body)})
+        self.asked.append({"what": what, **of_body(body)})
         answer = self.answers.pop(0)
         if isinstance(answer, RpcError):
             raise answer
-        return messages.to_body(**answer)
+        return to_body(**answer)
 
 
 def link(driver: Driver) -> TrackerLink:

@@ -25,7 +25,7 @@ from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_task import OwnBlockStoreClient, PeerStores, ReceiverSession, ReceiverTask, ReceiverTaskConfig
 from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig
-from kstream.rpc import RpcCredentials, RpcServer
+from kstream.rpc import RpcCredentials, RpcServer, to_body
 from tests.receivers import executors_of
 
 PATIENCE = 60.0
@@ -74,7 +74,7 @@ class Executors:
         address = StoreAddress("127.0.0.1", self.servers[name].port, 0)
         assert self.tracker is not None
         self.tracker.handlers["RegisterBlockStore"](
-            receiver_task.messages.to_body(executor=name, host=address.host, port=address.port)
+            to_body(executor=name, host=address.host, port=address.port)
         )  # fmt: skip
         return address
 

@@ -14,6 +14,7 @@ from kstream.receiver import messages
 from kstream.receiver.received_block_tracker import ReceivedBlockTracker
 from kstream.receiver.receiver_scheduling_policy import ExecutorLocation, Location
 from kstream.receiver.receiver_tracker import ReceiverTracker, ReceiverTrackerConfig, TaskEnded
+from kstream.rpc import of_body, to_body
 from kstream.testing import ManualClock
 from tests.receivers import executors_of
 
@@ -82,7 +83,7 @@ class World:
         self.runner.wait(receivers)
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
-        return messages.of_body(self.tracker.handlers[what](messages.to_body(**fields)))
+        return of_body(self.tracker.handlers[what](to_body(**fields)))
 
     def register(self, stream: int = 0, run: int = 1, executor: str = "1") -> dict[str, Any]:
         return self.ask(messages.REGISTER_RECEIVER, stream=stream, run=run, executor=executor, host=f"host{executor}")
@@ -197,8 +198,8 @@ def test_between_a_refusal_and_the_next_run_the_restart_delay_passes() -> None:
     tracker._over.wait = lambda timeout=None: (waited.append(timeout or 0.0), False)[1]
     tracker.start()
     runner.wait(2)
-    body = messages.to_body(stream=0, run=1, executor="2", host="host2")
-    assert not messages.of_body(tracker.handlers[messages.REGISTER_RECEIVER](body))["accepted"]
+    body = to_body(stream=0, run=1, executor="2", host="host2")
+    assert not of_body(tracker.handlers[messages.REGISTER_RECEIVER](body))["accepted"]
     runner.endings[0, 1]("")
     runner.wait(3)
     assert waited == [7.0]
@@ -243,8 +244,8 @@ def test_in_local_mode_a_receiver_is_always_accepted() -> None:
     tracker.start()
     runner.wait(2)
     for stream in (0, 1):
-        body = messages.to_body(stream=stream, run=1, executor="driver", host="127.0.0.1")
-        assert messages.of_body(tracker.handlers[messages.REGISTER_RECEIVER](body))["accepted"]
+        body = to_body(stream=stream, run=1, executor="driver", host="127.0.0.1")
+        assert of_body(tracker.handlers[messages.REGISTER_RECEIVER](body))["accepted"]
 
 
 def test_a_receiver_of_a_lost_executor_moves_to_one_that_lives() -> None:
@@ -374,7 +375,7 @@ def test_a_receiver_whose_executor_is_gone_is_not_waited_for() -> None:
     tracker.start()
     runner.wait(2)
     for stream, executor in enumerate("12"):
-        body = messages.to_body(stream=stream, run=1, executor=executor, host=f"host{executor}")
+        body = to_body(stream=stream, run=1, executor=executor, host=f"host{executor}")
         tracker.handlers[messages.REGISTER_RECEIVER](body)
     runner.living = runner.living[1:]
     cut = list[int]()

@@ -17,6 +17,7 @@ from kstream.continuous.ports import TaskRun
 from kstream.continuous.position_log import PositionLog
 from kstream.errors import KStreamError, RpcError, RpcUnreachableError
 from kstream.offsets.offset_range import Partition
+from kstream.rpc import of_body
 from tests.simulator.continuous.cluster import Cluster, SimulatedHandOver, SimulatedRun, writes_output
 from tests.simulator.errors import SimulationStuckError
 from tests.simulator.faults import NO_FAULTS, Faults
@@ -126,8 +127,8 @@ class RunMessenger:
             except KStreamError as e:
                 answers.append(RpcError(str(e)))
                 return
-            if what == messages.REGISTER_TASK and messages.of_body(answer)["accepted"]:
-                lives.check_accepted(messages.of_body(body), messages.of_body(answer), self._life.name)
+            if what == messages.REGISTER_TASK and of_body(answer)["accepted"]:
+                lives.check_accepted(of_body(body), of_body(answer), self._life.name)
             answers.append(answer)
 
         steps.strands.spawn(f"rpc {what}", driver.life.owner, handle)
