@@ -123,7 +123,7 @@ class ContinuousEngine:
         known = {} if before is None else dict(before.positions)
         partitions = {**known, **self._job.source.starts(known.keys())}
         limits = EpochLimits(epoch_ms=services.settings[EPOCH_INTERVAL] or self._target.epoch_ms)
-        open_log = self._job.source.open_log()
+        open_log = self._job.source.open_log({topic for topic, _ in partitions})
         runner = self._tasks.runner(open_log, lambda run: self._target.open_output(run, self.epoch), output.pipeline, limits)
         parts = CoordinatorParts(
             assignments, PositionLog(services.store), hand_over, runner, self._opened.log.probe, services.clock, services.runtime

@@ -141,8 +141,8 @@ class ContinuousSource(Protocol):
         """Return the partitions that there are besides the known ones, each with the position at which it begins. Blocks on the log."""
         ...
 
-    def open_log(self) -> Callable[[], UnboundedLog]:
-        """Return what opens the log in a worker; it is pickled into the tasks. Blocks on the log."""
+    def open_log(self, topics: Collection[str]) -> Callable[[], UnboundedLog]:
+        """Return what opens the log of these topics in a worker; it is pickled into the tasks. Blocks on the log."""
         ...
 
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from kstream.continuous.ports import EpochOutput, HandOver, TaskRun, UnboundedLog
 from kstream.continuous.positions_only import AT_LEAST_ONCE_MS, EXACTLY_ONCE_MS, NoReceipts
-from kstream.dstream.arguments import check_function
 from kstream.offsets.offset_range import Partition
-from kstream.public_call import refused
 from kstream_kafka.client.driver_client import KafkaDriverClient
 from kstream_kafka.client.params import KafkaParams
 from kstream_kafka.continuous.epoch_writer import AtLeastOnceEpochOutput, EpochPlace, EpochWriter, KafkaEpochOutput
@@ -21,7 +19,7 @@ from kstream_kafka.continuous.unbounded_reader import open_log
 from kstream_kafka.planning.starting_offsets import OffsetResolver
 from kstream_kafka.planning.subscription import ConsumerStrategy
 from kstream_kafka.reader.decoding import Decoding, consumer_record, decoder_of
-from kstream_kafka.sink.kafka_output import KafkaTarget
+from kstream_kafka.sink.kafka_output import FAIL, KafkaTarget, encoder_and_target
 from kstream_kafka.sink.producer_record import Encoded, RecordEncoder
 
 
@@ -43,11 +41,10 @@ class KafkaContinuousSource:
             new = client.partitions(strategy.topics) - set(known)
             return resolver.resolve(client, {partition: strategy.starting_offsets.of(partition) for partition in new}) if new else {}
 
-    def open_log(self) -> Callable[[], UnboundedLog]:
-        """Return what opens the log in a worker. It knows the ids that the topics have now."""
+    def open_log(self, topics: Collection[str]) -> Callable[[], UnboundedLog]:
+        """Return what opens the log in a worker. It knows the ids that these topics have now."""
         params = self._strategy.params
         with closing(KafkaDriverClient(params)) as client:
-            topics = {topic for topic, _ in client.partitions(self._strategy.topics)}
             return partial(open_log, params, self._decoding, client.topic_ids(topics))
 
 
@@ -89,14 +86,8 @@ def continuous_output(
     prefix: str,
 ) -> tuple[RecordEncoder, KafkaContinuousTarget]:
     """Return the parts of `ContinuousStream.saveToKafka`: what encodes a record, and where it is written. A hook of the core."""
-    for argument, function in functions.items():
-        if function is not None:
-            check_function("saveToKafka", argument, function)
-    if name is None and topic is None:
-        raise refused(ValueError("saveToKafka: without a topic the output needs a name: saveToKafka(None, …, name='orders')"))
-    name = name if name is not None else f"kafka {topic}"
-    target = KafkaTarget.of("saveToKafka", name, topic, kafkaParams, delivery, prefix, "fail", False)
-    return RecordEncoder(name, topic, **functions, most_bytes=target.params.max_record_bytes), KafkaContinuousTarget(target)
+    encoder, target = encoder_and_target(topic, kafkaParams, functions, delivery, name, prefix, FAIL, audit=False)
+    return encoder, KafkaContinuousTarget(target)
 
 
 def _encoded(record: Encoded) -> Encoded:

@@ -72,6 +72,26 @@ def kafka_output(
     Raises:
         TypeError, ValueError, KafkaConfigError: as `DStream.saveToKafka`.
     """
+    encoder, target = encoder_and_target(topic, kafkaParams, functions, delivery, name, prefix, outputChanged, audit)
+    params = target.params
+    secrets = [*params.not_storable(), *secrets_in(functions.values())]
+    if target.is_exactly_once:
+        return encoder, target.output(), secrets
+    writer = AtLeastOnceWriter(params.sink())
+    return encoder, lambda _time, rdd: rdd.foreachPartition(writer), secrets
+
+
+def encoder_and_target(
+    topic: str | None,
+    kafkaParams: Mapping[str, Any],
+    functions: Mapping[str, Callable[[Any], Any] | None],
+    delivery: str,
+    name: str | None,
+    prefix: str,
+    outputChanged: str,
+    audit: bool,
+) -> tuple[RecordEncoder, KafkaTarget]:
+    """Check the arguments of a call of `saveToKafka`. Return what encodes a record, and what is written. Errors as its own."""
     for argument, function in functions.items():
         if function is not None:
             check_function("saveToKafka", argument, function)
@@ -79,13 +99,7 @@ def kafka_output(
         raise refused(ValueError("saveToKafka: without a topic the output needs a name: saveToKafka(None, …, name='orders')"))
     name = name if name is not None else f"kafka {topic}"
     target = KafkaTarget.of("saveToKafka", name, topic, kafkaParams, delivery, prefix, outputChanged, audit)
-    params = target.params
-    encoder = RecordEncoder(name, topic, **functions, most_bytes=params.max_record_bytes)
-    secrets = [*params.not_storable(), *secrets_in(functions.values())]
-    if target.is_exactly_once:
-        return encoder, target.output(), secrets
-    writer = AtLeastOnceWriter(params.sink())
-    return encoder, lambda _time, rdd: rdd.foreachPartition(writer), secrets
+    return RecordEncoder(name, topic, **functions, most_bytes=target.params.max_record_bytes), target
 
 
 @dataclass(frozen=True, slots=True)
